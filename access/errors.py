@@ -1,0 +1,90 @@
+"""The root of the one error tree, and the errors of who is calling.
+
+Every refusal a caller can meet is a `VerbatimError`. Its `code` is stable and
+machine-readable, its `status` is the HTTP status, its docstring is the title a
+person reads, and `detail` says what to do about it. No error carries text of a
+document, a secret or an internal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class VerbatimError(Exception):
+    """The request could not be carried out."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 400
+
+    def __init__(self, detail: str = "", **members: Any) -> None:
+        self.detail = detail or self.title
+        self.members = members
+        super().__init__(self.detail)
+
+    @property
+    def title(self) -> str:
+        return (type(self).__doc__ or self.code).strip().splitlines()[0]
+
+    def problem(self) -> dict[str, Any]:
+        """The members of an RFC 9457 problem, without the HTTP envelope."""
+        return {
+            "type": f"urn:verbatim:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            **self.members,
+        }
+
+
+class Malformed(VerbatimError):
+    """The request is malformed."""
+
+    code = "malformed"
+
+
+class NotAuthenticated(VerbatimError):
+    """A valid API key is needed."""
+
+    code = "not_authenticated"
+    status = 401
+
+
+class Forbidden(VerbatimError):
+    """The caller may not do this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class ScopeMissing(Forbidden):
+    """The API key lacks the scope that this needs."""
+
+    code = "scope_missing"
+
+
+class ProjectForbidden(Forbidden):
+    """The API key may not name this project."""
+
+    code = "project_forbidden"
+
+
+class NotFound(VerbatimError):
+    """Nothing here by that name.
+
+    Also the answer for what exists and the caller may not see, so the detail never varies.
+    """
+
+    code = "not_found"
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("There is nothing by that name that you may see.")
+
+
+class Unavailable(VerbatimError):
+    """A service that this needs cannot be reached right now; try again shortly."""
+
+    code = "unavailable"
+    status = 503

@@ -1,0 +1,107 @@
+"""Why a document was refused or a question could not be answered, with stable codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from access.errors import Forbidden, Malformed, VerbatimError
+
+
+class KnowledgeError(VerbatimError):
+    """The knowledge store could not do this."""
+
+
+class Refused(KnowledgeError):
+    """The document was refused and nothing of it was stored."""
+
+    code = "refused"
+    status = 422
+
+
+class UntrustedOrigin(Refused, Forbidden):
+    """Admitting a document needs a turn that a person or the system vouches for."""
+
+    code = "untrusted_origin"
+    status = 403
+
+
+class UnsupportedMediaType(Refused):
+    """This kind of file cannot be admitted."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+
+class MediaTypeMismatch(Refused):
+    """The bytes are not of the kind that the media type or the file name claims."""
+
+    code = "media_type_mismatch"
+    status = 415
+
+
+class UndecodableText(Refused):
+    """The bytes are not text in the encoding they claim."""
+
+    code = "undecodable_text"
+
+
+class BinaryContent(Refused):
+    """The text holds NUL bytes, so it is binary and not text."""
+
+    code = "binary_content"
+
+
+class EmptyExtraction(Refused):
+    """There is no text in this document, so nothing could ever be quoted from it."""
+
+    code = "empty_extraction"
+
+
+class TooLarge(Refused):
+    """The document is larger than this installation admits."""
+
+    code = "too_large"
+    status = 413
+
+
+class SecretFound(Refused):
+    """The document holds what looks like a credential; take it out and admit it again."""
+
+    code = "secret_found"
+
+    def __init__(self, findings: Sequence[dict[str, Any]]) -> None:
+        first = findings[0]
+        where = f"line {first['line']}" if first.get("line") else str(first["field"])
+        more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+        super().__init__(
+            f"Rule {first['rule']} fired at {where}{more}. The value is not repeated here.",
+            findings=list(findings),
+        )
+
+
+class InvalidTitle(Refused, Malformed):
+    """The title is empty, too long or holds control characters."""
+
+    code = "invalid_title"
+    status = 400
+
+
+class IngestScopeMismatch(KnowledgeError):
+    """The same document exists with another visibility; rescope it instead of admitting it anew."""
+
+    code = "ingest_scope_mismatch"
+    status = 409
+
+
+class LegalHold(KnowledgeError):
+    """The document is under a legal hold and cannot be deleted."""
+
+    code = "legal_hold"
+    status = 409
+
+
+class InvalidQuery(KnowledgeError, Malformed):
+    """The query is too long or holds a NUL character."""
+
+    code = "invalid_query"

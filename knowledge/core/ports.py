@@ -1,0 +1,79 @@
+"""What the core asks of the outside, each a small synchronous protocol with a fake in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from knowledge.core.types import (
+    ChunkDraft,
+    ExtractedDocument,
+    InstructionMatch,
+    SecretFinding,
+    Structure,
+    Verdict,
+)
+
+
+class Extractor(Protocol):
+    """Bytes to text. `version` names the rules (`text-1`, `markdown-1`)."""
+
+    version: str
+
+    def supports(self, media_type: str) -> bool: ...
+
+    def extract(self, content: bytes, *, media_type: str, charset: str | None) -> ExtractedDocument:
+        """Raises a subclass of `Refused` when there is no text to be had."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts tokens in linear time; special tokens are plain text."""
+
+    def count(self, text: str) -> int: ...
+
+    def counts(self, texts: Sequence[str]) -> list[int]: ...
+
+
+class Chunker(Protocol):
+    """Normalised text to chunks: pure, deterministic under `version`."""
+
+    version: str
+
+    def chunk(
+        self, text: str, *, title: str, media_type: str, structure: Structure
+    ) -> list[ChunkDraft]: ...
+
+
+class SecretScanner(Protocol):
+    version: str
+
+    def scan(self, text: str) -> list[SecretFinding]:
+        """All findings of a whole text, ordered by line and column, each value once."""
+        ...
+
+
+class InstructionScanner(Protocol):
+    version: str
+
+    def scan(self, text: str) -> list[InstructionMatch]:
+        """Matches when the text reads like instructions to a model; empty when it does not."""
+        ...
+
+
+class AdmissionPolicy(Protocol):
+    version: str
+
+    def classify(self, chunk: ChunkDraft) -> Verdict: ...
+
+
+class Stemmer(Protocol):
+    """The database's own dictionaries: a folded word to its lexeme, `None` for a stop word."""
+
+    def lexemes(self, words: Sequence[str], language: str) -> Mapping[str, str | None]: ...
+
+
+class LanguageDetector(Protocol):
+    def detect(self, text: str) -> str:
+        """The name of a PostgreSQL text-search configuration; `simple` when unsure."""
+        ...

@@ -1,0 +1,302 @@
+"""Values and vocabularies of documents, chunks and searches. Pure: no Django, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from access.trust import OrderedStrEnum, OriginTrust, Sensitivity
+
+
+class Visibility(StrEnum):
+    """Who may find a document: its ingester, a project of its tenant, or the whole tenant."""
+
+    PRINCIPAL = "principal"
+    PROJECT = "project"
+    TENANT = "tenant"
+
+
+class Authority(OrderedStrEnum):
+    """How a document was obtained, lowest first; never what it says."""
+
+    FETCHED = "fetched"
+    PRINCIPAL_SUPPLIED = "principal_supplied"
+    PRINCIPAL_AUTHORED = "principal_authored"
+
+
+class ChunkSetState(StrEnum):
+    INGESTING = "ingesting"
+    LIVE = "live"
+    RETIRED = "retired"
+
+
+class Verdict(StrEnum):
+    """What the admission policy says of one chunk. Rejected chunks are counted, never stored."""
+
+    ADMIT = "admit"
+    QUARANTINE = "quarantine"
+    REJECT = "reject"
+
+
+class OmittedReason(StrEnum):
+    """Why a candidate passage was left out of the block."""
+
+    FLOOR = "floor"
+    CAP = "cap"
+    BUDGET = "budget"
+    PASSAGES = "passages"
+    DUPLICATE = "duplicate"
+
+
+# --- the ingest half -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """A heading that the extractor found outside the text's own markup (a PDF's outline).
+
+    `start` is an offset in characters into the text it comes with.
+    """
+
+    title: str
+    level: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """What an extractor knows of a text beyond its characters.
+
+    `page_starts[i]` is the offset in characters at which page `i + 1` begins; empty when the
+    source has no pages.
+    """
+
+    headings: tuple[Heading, ...] = ()
+    page_starts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedDocument:
+    """The result of an `Extractor`: text not yet normalised, and what is known about it.
+
+    `metadata` holds what the source says of itself (a front matter's `title` and `date`, a
+    PDF's information dictionary) as plain text, to be scanned and never to be trusted.
+    """
+
+    text: str
+    media_type: str
+    structure: Structure = Structure()
+    truncated: bool = False
+    warnings: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkDraft:
+    """One chunk as the chunker cuts it, before it has an id.
+
+    `text == normalised[start:end]`; lines are 1-based and inclusive, counted by LF in the
+    normalised text; pages are 1-based and inclusive, `None` when the source has no pages.
+    """
+
+    ordinal: int
+    heading_path: tuple[str, ...]
+    text: str
+    start: int
+    end: int
+    line_start: int
+    line_end: int
+    page_start: int | None
+    page_end: int | None
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretFinding:
+    """Where a secret stands and which rule saw it; no character of the value.
+
+    `line` and `column` are 1-based in the text that was scanned. `layer` is the engine or our
+    own context rules, `view` the form of the text in which it showed (`raw`, `folded`,
+    `joined`, `decoded`). `fingerprint` is keyed, so it cannot be looked up elsewhere.
+    """
+
+    rule: str
+    layer: str
+    view: str
+    line: int
+    column: int
+    length: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionMatch:
+    """Text that reads like an instruction to a model: the family of rules and where it stands.
+
+    `start` and `end` are offsets in characters into the text that was scanned; a match found
+    only in a decoded form spans the encoded run.
+    """
+
+    family: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorIdentity:
+    """How a connector names a document: stable `type` and `id`, changing `version`."""
+
+    type: str
+    id: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestRequest:
+    artifact_id: UUID
+    title: str
+    visibility: Visibility
+    project_scope: str | None = None
+    sensitivity: Sensitivity = Sensitivity.INTERNAL
+    authority: Authority = Authority.PRINCIPAL_SUPPLIED
+    doc_date: date | None = None
+    language: str | None = None
+    document_id: UUID | None = None
+    source: ConnectorIdentity | None = None
+    origin_trust: OriginTrust | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestReport:
+    """The numbers of one ingest; they partition.
+
+    `chunks = admitted + quarantined + rejected`, `admitted = embedded + skipped + pending`,
+    `complete` exactly when nothing is pending. `embedded` counts the admitted chunks that this
+    call committed, with or without an embedder.
+    """
+
+    chunks: int
+    embedded: int
+    skipped: int
+    quarantined: int
+    rejected: int
+    pending: int
+    truncated: bool
+    warnings: tuple[str, ...]
+    deleted: int
+
+    @property
+    def complete(self) -> bool:
+        return self.pending == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult:
+    document_id: UUID
+    version: int
+    state: ChunkSetState
+    chunk_set_id: UUID
+    already_ingested: bool
+    title: str
+    chunk_ids: tuple[str, ...]
+    report: IngestReport
+
+
+# --- the retrieval half ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeQuery:
+    """A question and its limits. `budget_tokens` counts passage text alone."""
+
+    text: str
+    current_scope: str | None = None
+    as_of: datetime | None = None
+    budget_tokens: int = 3_000
+    max_passages: int = 3
+    max_per_document: int = 2
+    min_score: float | None = None
+    objective: str | None = None
+    entities: tuple[str, ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    beliefs: tuple[Any, ...] = ()
+    origin_trust: OriginTrust | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTerms:
+    """The terms of a score, each 0..1 before its weight; `penalty` is subtracted."""
+
+    match: float
+    authority: float
+    scope: float
+    recency: float
+    penalty: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A readable passage that matched, with all that ranking and rendering need of it.
+
+    `match` is the fused score of the arms, 0..1; `arms` maps the name of each arm that found it
+    to that arm's own score.
+    """
+
+    chunk_id: str
+    document_id: UUID
+    version: int
+    title: str
+    heading_path: tuple[str, ...]
+    text: str
+    tokens: int
+    content_sha256: str
+    doc_date: date | None
+    authority: Authority
+    project_scope: str | None
+    instruction_like: bool
+    line_start: int
+    line_end: int
+    page_start: int | None
+    page_end: int | None
+    match: float
+    arms: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedPassage:
+    candidate: Candidate
+    score: float
+    terms: ScoreTerms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Omitted:
+    chunk_id: str
+    document_id: UUID
+    reason: OmittedReason
+    tokens: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedBlock:
+    """The block as the model sees it; `tokens` counts all of it, envelope included."""
+
+    text: str
+    sha256: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    policy: str
+    as_of: datetime
+    trace_id: UUID
+    block: RenderedBlock
+    passages: tuple[RankedPassage, ...]
+    omitted: tuple[Omitted, ...]
+    notes: tuple[str, ...]
