@@ -1,0 +1,176 @@
+"""API keys, and which operator may look after which tenant."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from access.principal import Principal
+from access.tenancy import operations_session, tenant_session
+from access.trust import OriginTrust, Scope, Sensitivity
+
+_PREFIX_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PREFIX_LENGTH = 8
+_LAST_USE_RESOLUTION = timedelta(minutes=1)
+
+
+def one_of(field: str, vocabulary: Iterable[str]) -> Q:
+    """The condition of a CHECK that a column holds a word of a closed vocabulary."""
+    return Q(**{f"{field}__in": [str(word) for word in vocabulary]})
+
+
+def vocabulary_choices(vocabulary: Iterable[str]) -> list[tuple[str, str]]:
+    return [(str(word), str(word)) for word in vocabulary]
+
+
+class ApiKey(models.Model):
+    """A key of one principal. Its secret is shown once and only its SHA-256 is kept.
+
+    The secret has 256 random bits, so a plain hash cannot be guessed back and the look-up stays
+    cheap; the prefix finds the row.
+    """
+
+    prefix = models.CharField(max_length=_PREFIX_LENGTH, unique=True)
+    secret_sha256 = models.CharField(max_length=64)
+    name = models.CharField(max_length=200, blank=True)
+    tenant_id = models.CharField(max_length=100)
+    principal_id = models.CharField(max_length=200)
+    scopes = ArrayField(
+        models.CharField(max_length=40, choices=vocabulary_choices(Scope)), default=list, blank=True
+    )
+    all_projects = models.BooleanField(default=False)
+    projects = ArrayField(models.CharField(max_length=200), default=list, blank=True)
+    max_origin_trust = models.CharField(
+        max_length=20,
+        choices=vocabulary_choices(OriginTrust),
+        default=OriginTrust.EXTERNAL_UNTRUSTED,
+    )
+    sensitivity_ceiling = models.CharField(
+        max_length=20, choices=vocabulary_choices(Sensitivity), default=Sensitivity.INTERNAL
+    )
+    surface = models.CharField(max_length=50, default="api")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "API key"
+        ordering = ("-created_at",)
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="api_key_tenant_named"),
+            models.CheckConstraint(
+                condition=one_of("max_origin_trust", OriginTrust), name="api_key_max_origin_trust"
+            ),
+            models.CheckConstraint(
+                condition=one_of("sensitivity_ceiling", Sensitivity),
+                name="api_key_sensitivity_ceiling",
+            ),
+            models.CheckConstraint(
+                condition=Q(scopes__contained_by=[str(scope) for scope in Scope]),
+                name="api_key_scopes",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"vk_{self.prefix}_…"
+
+    @classmethod
+    def issue(
+        cls,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        scopes: Iterable[Scope] = (),
+        projects: Iterable[str] | None = (),
+        max_origin_trust: OriginTrust = OriginTrust.EXTERNAL_UNTRUSTED,
+        sensitivity_ceiling: Sensitivity = Sensitivity.INTERNAL,
+        surface: str = "api",
+        name: str = "",
+        expires_at: datetime | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key and its plain text, which nobody can read again.
+
+        `projects` are those it may name as current scope; `None` means all.
+        """
+        prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
+        secret = secrets.token_urlsafe(32)
+        with tenant_session(tenant_id):
+            key = cls.objects.create(
+                prefix=prefix,
+                secret_sha256=_digest(secret),
+                name=name,
+                tenant_id=tenant_id,
+                principal_id=principal_id,
+                scopes=sorted(str(Scope(scope)) for scope in scopes),
+                all_projects=projects is None,
+                projects=sorted(projects or ()),
+                max_origin_trust=max_origin_trust,
+                sensitivity_ceiling=sensitivity_ceiling,
+                surface=surface,
+                expires_at=expires_at,
+            )
+        return key, f"vk_{prefix}_{secret}"
+
+    @classmethod
+    def authenticate(cls, presented: str) -> Principal | None:
+        """The principal of a presented key, or `None` when it is unknown, expired or revoked."""
+        marker, _, rest = presented.partition("_")
+        prefix, _, secret = rest.partition("_")
+        if marker != "vk" or len(prefix) != _PREFIX_LENGTH or not secret or "\x00" in presented:
+            return None
+        now = timezone.now()
+        with operations_session():
+            key = cls.objects.filter(prefix=prefix).first()
+            known = key.secret_sha256 if key else _digest("")
+            if not hmac.compare_digest(known, _digest(secret)) or key is None:
+                return None
+            if not key.usable_at(now):
+                return None
+            if key.last_used_at is None or now - key.last_used_at > _LAST_USE_RESOLUTION:
+                cls.objects.filter(pk=key.pk).update(last_used_at=now)
+        return key.principal()
+
+    def usable_at(self, instant: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or instant < self.expires_at)
+
+    def principal(self) -> Principal:
+        return Principal(
+            tenant_id=self.tenant_id,
+            principal_id=self.principal_id,
+            scopes=frozenset(Scope(scope) for scope in self.scopes),
+            projects=None if self.all_projects else frozenset(self.projects),
+            max_origin_trust=OriginTrust(self.max_origin_trust),
+            sensitivity_ceiling=Sensitivity(self.sensitivity_ceiling),
+            surface=self.surface,
+        )
+
+
+class Operator(models.Model):
+    """A user of the admin and the one tenant whose corpus they look after."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="operator"
+    )
+    tenant_id = models.CharField(max_length=100)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="operator_tenant_named"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user} of {self.tenant_id}"
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

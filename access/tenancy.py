@@ -1,0 +1,94 @@
+"""The one place that binds a database session to a tenant or to the operations role.
+
+Row-level security on every table with a `tenant_id` reads `verbatim.tenant`, a setting that
+lasts until the transaction ends. Outside these two context managers it is empty, and a query
+sees no row of any tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.migrations import RunSQL
+
+OPERATIONS_ROLE = "verbatim_operations"
+_OWN = "tenant_id = current_setting('verbatim.tenant', true)"
+_BIND = "SELECT set_config('role', %s, true), set_config('verbatim.tenant', %s, true)"
+_BOUND = "SELECT current_setting('role'), coalesce(current_setting('verbatim.tenant', true), '')"
+
+
+@contextmanager
+def tenant_session(tenant_id: str, *, using: str = "default") -> Iterator[None]:
+    """A transaction that sees the rows of one tenant and of no other."""
+    if not tenant_id:
+        raise ValueError("a tenant session needs a tenant")
+    with _bound("none", tenant_id, using):
+        yield
+
+
+@contextmanager
+def operations_session(*, using: str = "default") -> Iterator[None]:
+    """A transaction that sees every tenant, for the few jobs that have to cross tenants.
+
+    Used for looking up a key before its tenant is known, the queues and sweeps of the workers,
+    a superuser's pages and data migrations; nowhere else.
+    """
+    with _bound(OPERATIONS_ROLE, "", using):
+        yield
+
+
+@contextmanager
+def _bound(role: str, tenant_id: str, using: str) -> Iterator[None]:
+    connection = connections[using]
+    nested = connection.in_atomic_block
+    with transaction.atomic(using=using), connection.cursor() as cursor:
+        # A local setting outlives the savepoint it was made in unless that is rolled back, so
+        # a nested session puts back what it found; an outermost one ends with its transaction.
+        outer: tuple[Any, ...] | None = None
+        if nested:
+            cursor.execute(_BOUND)
+            outer = cursor.fetchone()
+        cursor.execute(_BIND, [role, tenant_id])
+        yield
+        if outer is not None:
+            cursor.execute(_BIND, outer)
+
+
+def tenant_isolation(table: str) -> RunSQL:
+    """A migration operation: forced row-level security on a table with a `tenant_id`.
+
+    `FORCE` binds the owner too, who is the role that the application connects as.
+    """
+    return RunSQL(
+        sql=[
+            f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+            f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
+            f"CREATE POLICY {table}_tenant ON {table} USING ({_OWN}) WITH CHECK ({_OWN})",
+            (
+                f"CREATE POLICY {table}_operations ON {table} TO {OPERATIONS_ROLE}"
+                " USING (true) WITH CHECK (true)"
+            ),
+        ],
+        reverse_sql=[
+            f"DROP POLICY {table}_operations ON {table}",
+            f"DROP POLICY {table}_tenant ON {table}",
+            f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY",
+            f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY",
+        ],
+    )
+
+
+def grant_operations_role(*, using: str, **_signal: object) -> None:
+    """Lets the operations role reach the tables; which rows it sees is the policies' business."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"GRANT USAGE ON SCHEMA public TO {OPERATIONS_ROLE}")
+        cursor.execute(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+            f" TO {OPERATIONS_ROLE}"
+        )
+        cursor.execute(
+            f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {OPERATIONS_ROLE}"
+        )

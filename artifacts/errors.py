@@ -1,0 +1,36 @@
+"""What can go wrong with bytes."""
+
+from __future__ import annotations
+
+from access.errors import Malformed, VerbatimError
+
+
+class ArtifactError(VerbatimError):
+    """The artifact store could not do this."""
+
+
+class InvalidUpload(ArtifactError, Malformed):
+    """The upload is malformed."""
+
+    code = "invalid_upload"
+
+
+class UploadTooLarge(ArtifactError):
+    """The file is larger than this installation takes."""
+
+    code = "upload_too_large"
+    status = 413
+
+
+class RangeNotSatisfiable(ArtifactError):
+    """The range lies outside the file."""
+
+    code = "range_not_satisfiable"
+    status = 416
+
+
+class BlobMissing(ArtifactError):
+    """The bytes of this artifact are gone."""
+
+    code = "blob_missing"
+    status = 410

@@ -1,0 +1,78 @@
+"""Rows that describe bytes; the bytes themselves are in the blob store."""
+
+from __future__ import annotations
+
+import uuid
+from enum import StrEnum
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from access.models import one_of, vocabulary_choices
+
+
+class ArtifactOrigin(StrEnum):
+    """What made the bytes."""
+
+    SANDBOX_EXPORT = "SANDBOX_EXPORT"
+    TOOL_OUTPUT = "TOOL_OUTPUT"
+    MODEL_OUTPUT = "MODEL_OUTPUT"
+    UPLOAD = "UPLOAD"
+    TRAJECTORY_EXPORT = "TRAJECTORY_EXPORT"
+    KNOWLEDGE_SOURCE = "KNOWLEDGE_SOURCE"
+
+
+class ArtifactQuerySet(models.QuerySet["Artifact"]):
+    def expired(self) -> ArtifactQuerySet:
+        """Those whose time is up, by the database's clock."""
+        return self.filter(expires_at__lte=models.functions.Now())
+
+
+class Artifact(models.Model):
+    """One blob and what is known of it. A blob belongs to exactly one artifact.
+
+    `expires_at` drives the sweeper, the one place where bytes die; `None` means kept until
+    somebody sets it. The file name is text to show, never a path.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant_id = models.CharField(max_length=100)
+    principal_id = models.CharField(max_length=200)
+    origin = models.CharField(max_length=20, choices=vocabulary_choices(ArtifactOrigin))
+    media_type = models.CharField(max_length=255)
+    filename = models.CharField(max_length=255)
+    attribution = models.CharField(max_length=1_000, blank=True)
+    sha256 = models.CharField(max_length=64)
+    byte_size = models.BigIntegerField()
+    storage_key = models.CharField(max_length=100, unique=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ArtifactQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-created_at",)
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="artifact_tenant_named"),
+            models.CheckConstraint(
+                condition=one_of("origin", ArtifactOrigin), name="artifact_origin"
+            ),
+            models.CheckConstraint(condition=Q(byte_size__gte=0), name="artifact_byte_size"),
+            models.CheckConstraint(
+                condition=Q(sha256__regex=r"^[0-9a-f]{64}$"), name="artifact_sha256"
+            ),
+        )
+        indexes = (
+            # The sweeper's question: what is due.
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(expires_at__isnull=False),
+                name="artifact_due",
+            ),
+            # The admin's list, newest first.
+            models.Index(fields=["tenant_id", "-created_at"], name="artifact_newest"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.filename} ({self.id})"

@@ -1,0 +1,168 @@
+"""Putting, reading and expiring artifacts: the front door to bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import mimetypes
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import IO
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from access.errors import NotFound
+from access.principal import Principal
+from access.tenancy import tenant_session
+from artifacts.blobs import blob_store
+from artifacts.errors import InvalidUpload, UploadTooLarge
+from artifacts.models import Artifact, ArtifactOrigin
+
+FILENAME_LIMIT = 255
+ATTRIBUTION_LIMIT = 1_000
+UNKNOWN_MEDIA_TYPE = "application/octet-stream"
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}(?:\s*;[^\x00-\x1f\x7f]{0,50})?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_BLOCK = 1 << 20
+
+ReadRule = Callable[[Principal], Q]
+_read_rules: dict[ArtifactOrigin, ReadRule] = {}
+
+
+def register_read_rule(origin: ArtifactOrigin, rule: ReadRule) -> None:
+    """Lets a layer above say who may read the artifacts of an origin that it owns.
+
+    The rule gives the condition, in SQL, under which a principal may read one.
+    """
+    _read_rules[origin] = rule
+
+
+def put(
+    principal: Principal,
+    content: IO[bytes],
+    *,
+    filename: str,
+    media_type: str = "",
+    attribution: str = "",
+    origin: ArtifactOrigin = ArtifactOrigin.UPLOAD,
+) -> Artifact:
+    """Stores a file for a principal; it lives `ARTIFACT_TTL_DAYS` unless something names it."""
+    filename = _checked(filename, "file name", FILENAME_LIMIT, required=True)
+    attribution = _checked(attribution, "attribution", ATTRIBUTION_LIMIT)
+    measured = _Measured(content, settings.MAX_UPLOAD_BYTES)
+    blobs = blob_store()
+    key = blobs.put(measured)
+    try:
+        with tenant_session(principal.tenant_id):
+            return Artifact.objects.create(
+                tenant_id=principal.tenant_id,
+                principal_id=principal.principal_id,
+                origin=origin,
+                media_type=_media_type(media_type, filename),
+                filename=filename,
+                attribution=attribution,
+                sha256=measured.sha256,
+                byte_size=measured.size,
+                storage_key=key,
+                expires_at=timezone.now() + timedelta(days=settings.ARTIFACT_TTL_DAYS),
+            )
+    except BaseException:
+        blobs.delete(key)
+        raise
+
+
+def get(principal: Principal, artifact_id: UUID) -> Artifact:
+    """The artifact, when the principal may read it; `NotFound` when not or when expired."""
+    with tenant_session(principal.tenant_id):
+        artifact = (
+            Artifact.objects.filter(_readable_by(principal), id=artifact_id)
+            .exclude(expires_at__lte=Now())
+            .first()
+        )
+    if artifact is None:
+        raise NotFound
+    return artifact
+
+
+def open_bytes(artifact: Artifact) -> IO[bytes]:
+    """A seekable stream of the original bytes; raises `BlobMissing`."""
+    return blob_store().open(artifact.storage_key)
+
+
+def read_bytes(artifact: Artifact) -> bytes:
+    with open_bytes(artifact) as stream:
+        return stream.read()
+
+
+def store_blob(content: bytes) -> str:
+    """Writes bytes ahead of the transaction that will name them; see `discard_blob`."""
+    return blob_store().put(io.BytesIO(content))
+
+
+def discard_blob(key: str) -> None:
+    """Takes back a blob whose transaction failed."""
+    blob_store().delete(key)
+
+
+def expire(artifact_ids: list[UUID], at: datetime) -> int:
+    """Hands artifacts to the sweeper; the caller has bound the session. Returns how many."""
+    return Artifact.objects.filter(id__in=artifact_ids).update(expires_at=at)
+
+
+def _readable_by(principal: Principal) -> Q:
+    own = Q(principal_id=principal.principal_id) & ~Q(origin__in=list(_read_rules))
+    for origin, rule in _read_rules.items():
+        own |= Q(origin=origin) & rule(principal)
+    return own
+
+
+def _checked(value: str, what: str, limit: int, *, required: bool = False) -> str:
+    if _CONTROL.search(value):
+        raise InvalidUpload(f"The {what} holds a control character.")
+    value = value.strip()
+    if required and not value:
+        raise InvalidUpload(f"The {what} is empty.")
+    if len(value) > limit:
+        raise InvalidUpload(f"The {what} is longer than {limit} characters.")
+    return value
+
+
+def _media_type(stated: str, filename: str) -> str:
+    stated = stated.strip()
+    if stated and not _MEDIA_TYPE.fullmatch(stated):
+        raise InvalidUpload("The media type must look like 'text/markdown'.")
+    if stated and not stated.lower().startswith(UNKNOWN_MEDIA_TYPE):
+        return stated.lower()
+    if filename.lower().endswith((".md", ".markdown")):
+        return "text/markdown"
+    return mimetypes.guess_type(filename)[0] or UNKNOWN_MEDIA_TYPE
+
+
+class _Measured(io.RawIOBase):
+    """A stream that hashes and counts what is read through it, up to a limit of bytes."""
+
+    def __init__(self, inner: IO[bytes], limit: int) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._inner.read(size if size >= 0 else _BLOCK)
+        self._hash.update(block)
+        self.size += len(block)
+        if self.size > self._limit:
+            raise UploadTooLarge(f"A file may have at most {self._limit:,} bytes.")
+        return block

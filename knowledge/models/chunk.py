@@ -1,0 +1,128 @@
+"""Chunk sets and chunks, and the one door to the chunks that a caller may read."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from access.models import one_of, vocabulary_choices
+from knowledge.core.scope import ReadScope
+from knowledge.core.types import ChunkSetState, Verdict
+from knowledge.models.document import DocumentVersion, VisibilitySpace
+
+
+class ChunkSet(models.Model):
+    """One chunking of one document version: the manifest that exists even without chunks.
+
+    `chunker_version` names extractor, normaliser, chunker and profile together. The counts are
+    those of the ingest report.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant_id = models.CharField(max_length=100)
+    version = models.ForeignKey(
+        DocumentVersion, on_delete=models.PROTECT, related_name="chunk_sets"
+    )
+    chunker_version = models.CharField(max_length=200)
+    analyzer_version = models.CharField(max_length=50)
+    secret_scanner_version = models.CharField(max_length=100)
+    instruction_scanner_version = models.CharField(max_length=100)
+    admission_version = models.CharField(max_length=100)
+    plan_fingerprint = models.CharField(max_length=64)
+    state = models.CharField(max_length=10, choices=vocabulary_choices(ChunkSetState))
+    chunk_count = models.PositiveIntegerField()
+    quarantined_count = models.PositiveIntegerField(default=0)
+    rejected_count = models.PositiveIntegerField(default=0)
+    flagged_count = models.PositiveIntegerField(default=0)
+    published_at = models.DateTimeField(null=True, blank=True)
+    retired_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=one_of("state", ChunkSetState), name="chunk_set_state"
+            ),
+            models.UniqueConstraint(
+                fields=("version", "chunker_version"), name="chunk_set_of_version"
+            ),
+            models.UniqueConstraint(
+                fields=("version",),
+                condition=Q(state=ChunkSetState.LIVE),
+                name="chunk_set_one_live",
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    chunk_count__gte=models.F("quarantined_count") + models.F("rejected_count")
+                ),
+                name="chunk_set_counts_partition",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.chunker_version} of {self.version_id}"
+
+
+class ChunkQuerySet(models.QuerySet["Chunk"]):
+    def readable(self, scope: ReadScope) -> ChunkQuerySet:
+        """Admitted chunks, in any version and chunk set, that a caller may see.
+
+        Citations resolve through this: an id once emitted resolves until its document is
+        deleted or rescoped away from the caller.
+        """
+        return self.filter(
+            verdict=Verdict.ADMIT,
+            chunk_set__state__in=[ChunkSetState.LIVE, ChunkSetState.RETIRED],
+            chunk_set__version__document__space__in=VisibilitySpace.objects.visible_to(scope),
+        )
+
+    def searchable(self, scope: ReadScope) -> ChunkQuerySet:
+        """The only door to what a search may return now: readable, live, not superseded."""
+        return self.readable(scope).filter(
+            chunk_set__state=ChunkSetState.LIVE,
+            chunk_set__version__superseded_at__isnull=True,
+        )
+
+    def with_document(self) -> ChunkQuerySet:
+        return self.select_related("chunk_set__version__document__space")
+
+
+class Chunk(models.Model):
+    """One passage. `text` is an exact slice of the normalised text; `chunk_id` is its citation."""
+
+    id = models.BigAutoField(primary_key=True)
+    chunk_id = models.CharField(max_length=40, unique=True)
+    tenant_id = models.CharField(max_length=100)
+    chunk_set = models.ForeignKey(ChunkSet, on_delete=models.PROTECT, related_name="chunks")
+    ordinal = models.PositiveIntegerField()
+    heading_path = ArrayField(models.TextField(), default=list, blank=True)
+    text = models.TextField()
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    line_start = models.PositiveIntegerField()
+    line_end = models.PositiveIntegerField()
+    page_start = models.PositiveIntegerField(null=True, blank=True)
+    page_end = models.PositiveIntegerField(null=True, blank=True)
+    tokens = models.PositiveIntegerField()
+    content_sha256 = models.CharField(max_length=64)
+    verdict = models.CharField(max_length=10, choices=vocabulary_choices(Verdict))
+    contains_instruction_like_text = models.BooleanField(default=False)
+    instruction_matches = models.JSONField(default=list, blank=True)
+
+    objects = ChunkQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("chunk_set", "ordinal")
+        constraints = (
+            models.UniqueConstraint(fields=("chunk_set", "ordinal"), name="chunk_ordinal"),
+            models.CheckConstraint(
+                condition=Q(verdict__in=[str(Verdict.ADMIT), str(Verdict.QUARANTINE)]),
+                name="chunk_verdict_stored",
+            ),
+            models.CheckConstraint(condition=Q(end__gt=models.F("start")), name="chunk_slice"),
+        )
+
+    def __str__(self) -> str:
+        return self.chunk_id

@@ -1,0 +1,58 @@
+"""What happened: events with ids and no content, and counters of refusals."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+
+class KnowledgeEvent(models.Model):
+    """One change of the corpus, written in the transaction that made it.
+
+    `data` holds ids, counts and versions only. There is no foreign key: an event outlives the
+    document it speaks of.
+    """
+
+    INGESTED = "knowledge.document.ingested"
+    DELETED = "knowledge.document.deleted"
+    DELETE_REFUSED = "knowledge.document.delete_refused"
+
+    tenant_id = models.CharField(max_length=100)
+    name = models.CharField(max_length=100)
+    document_id = models.UUIDField(null=True, blank=True)
+    version = models.PositiveIntegerField(null=True, blank=True)
+    actor = models.CharField(max_length=200)
+    surface = models.CharField(max_length=50)
+    data = models.JSONField(default=dict, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name = "event"
+        ordering = ("-at", "-id")
+        indexes = (
+            # The event log, newest first, and the events of one document.
+            models.Index(fields=["tenant_id", "-at"], name="event_newest"),
+            models.Index(fields=["document_id", "-at"], name="event_of_document"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class RefusalCount(models.Model):
+    """The one thing that a refused ingest leaves: a number per tenant, day and reason."""
+
+    pk = models.CompositePrimaryKey("tenant_id", "day", "reason")
+    tenant_id = models.CharField(max_length=100)
+    day = models.DateField()
+    reason = models.CharField(max_length=60)
+    count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="refusal_tenant_named"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.reason} on {self.day}: {self.count}"

@@ -1,0 +1,100 @@
+"""What searches read: one narrow row per admitted chunk, and term statistics per space.
+
+None of these tables has a tenant or a policy. Row-level security would keep the full-text
+index from being used (`@@` is not leakproof, so under a policy it becomes a filter). What a
+caller may name here (spaces) and what a number turns into (text) both come from tables under
+row-level security.
+"""
+
+from __future__ import annotations
+
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+from django.db.models import Q
+from pgvector.django import SparseVectorField
+
+from knowledge.models.chunk import Chunk
+
+
+class ChunkIndex(models.Model):
+    """The index row of an admitted chunk.
+
+    `sv` holds the BM25 weight of each lexeme at its number, so that the inner product with a
+    query's idf values is the whole score; `tsv` finds candidates and phrases. `live` is false
+    for superseded versions and chunk sets that are not published.
+    """
+
+    chunk = models.OneToOneField(
+        Chunk,
+        primary_key=True,
+        db_column="chunk",
+        on_delete=models.DO_NOTHING,
+        related_name="index_row",
+    )
+    space = models.IntegerField()
+    live = models.BooleanField()
+    sv = SparseVectorField()
+    tsv = SearchVectorField()
+
+    class Meta:
+        db_table = "knowledge_chunk_index"
+        indexes = (
+            # Candidates of a search: the caller's spaces and the query's rarest words.
+            GinIndex(
+                fields=["space", "tsv"],
+                condition=Q(live=True),
+                name="chunk_index_live",
+                fastupdate=False,
+            ),
+            # The same for a search as of an earlier instant, apart so as not to slow the present.
+            GinIndex(
+                fields=["space", "tsv"],
+                condition=Q(live=False),
+                name="chunk_index_not_live",
+                fastupdate=False,
+            ),
+            # Small viewers: all live chunks of a few spaces, without the full-text index.
+            models.Index(fields=["space"], condition=Q(live=True), name="chunk_index_space"),
+        )
+
+    def __str__(self) -> str:
+        return f"index row of chunk {self.chunk_id}"
+
+
+class TermStatistic(models.Model):
+    """In how many live chunks of a space a lexeme occurs; the empty lexeme counts the chunks.
+
+    Merged from `TermDelta` by a background task; a reader adds up both.
+    """
+
+    pk = models.CompositePrimaryKey("space", "lexeme")
+    space = models.IntegerField()
+    lexeme = models.TextField()
+    chunks = models.BigIntegerField()
+
+    class Meta:
+        db_table = "knowledge_term_statistic"
+
+    def __str__(self) -> str:
+        return f"space {self.space}"
+
+
+class TermDelta(models.Model):
+    """A change of a `TermStatistic`, appended in the transaction that changes the index.
+
+    Appending takes no lock on a row that another ingest needs, so ingests of one tenant do not
+    queue behind each other's common words.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    space = models.IntegerField()
+    lexeme = models.TextField()
+    chunks = models.IntegerField()
+
+    class Meta:
+        db_table = "knowledge_term_delta"
+        indexes = (models.Index(fields=["space", "lexeme"], name="term_delta_lookup"),)
+
+    def __str__(self) -> str:
+        return f"space {self.space}"
