@@ -1,0 +1,1 @@
+"""The installation: settings, addresses, processes and the services they stand on."""

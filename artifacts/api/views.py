@@ -1,0 +1,116 @@
+"""Uploading a file, reading what is known of it, and downloading it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import IO
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from artifacts import store
+from artifacts.api.ranges import parse_range
+from artifacts.api.serializers import ArtifactSerializer, UploadSerializer
+from artifacts.errors import RangeNotSatisfiable
+from artifacts.models import Artifact
+
+_BLOCK = 64 * 1024
+# A download is never shown as a page of ours: only these types are named, all else is bytes.
+_PLAIN_TYPES = {"text/plain", "text/markdown", "application/json", "application/pdf"}
+
+
+class ArtifactsView(APIView):
+    """Files that a principal uploads."""
+
+    parser_classes = (MultiPartParser,)
+
+    @extend_schema(
+        operation_id="artifacts_create",
+        request={"multipart/form-data": UploadSerializer},
+        responses={201: ArtifactSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Uploads a file, to be admitted with `knowledge.ingest`."""
+        upload = UploadSerializer(data=request.data)
+        upload.is_valid(raise_exception=True)
+        file = upload.validated_data["file"]
+        artifact = store.put(
+            request.auth,
+            file,
+            filename=file.name or "",
+            media_type=upload.validated_data["media_type"] or file.content_type or "",
+            attribution=upload.validated_data["attribution"],
+        )
+        return Response(ArtifactSerializer(artifact).data, status=HTTPStatus.CREATED)
+
+
+class ArtifactView(APIView):
+    """One artifact."""
+
+    @extend_schema(operation_id="artifacts_retrieve", responses={200: ArtifactSerializer})
+    def get(self, request: Request, artifact_id: UUID) -> Response:
+        """What is known of a file that the caller may read."""
+        return Response(ArtifactSerializer(store.get(request.auth, artifact_id)).data)
+
+
+class ArtifactContentView(APIView):
+    """The bytes of one artifact."""
+
+    @extend_schema(
+        operation_id="artifacts_content",
+        responses={
+            (200, "application/octet-stream"): OpenApiTypes.BINARY,
+            (206, "application/octet-stream"): OpenApiTypes.BINARY,
+            416: OpenApiResponse(description="The range lies outside the file."),
+        },
+    )
+    def get(self, request: Request, artifact_id: UUID) -> HttpResponseBase:
+        """Downloads the original bytes; takes a single byte range."""
+        artifact = store.get(request.auth, artifact_id)
+        try:
+            return download(artifact, request.headers.get("Range"))
+        except RangeNotSatisfiable as outside:
+            response = Response(outside.problem(), status=outside.status)
+            response["Content-Range"] = f"bytes */{artifact.byte_size}"
+            return response
+
+
+def download(artifact: Artifact, range_header: str | None = None) -> StreamingHttpResponse:
+    """The bytes as an attachment that no browser renders; also for the admin's downloads."""
+    wanted = parse_range(range_header, artifact.byte_size)
+    start, end = wanted or (0, artifact.byte_size - 1)
+    stream = store.open_bytes(artifact)
+    essence = artifact.media_type.partition(";")[0].strip()
+    response = StreamingHttpResponse(
+        _blocks(stream, start, end - start + 1),
+        status=HTTPStatus.PARTIAL_CONTENT if wanted else HTTPStatus.OK,
+        content_type=essence if essence in _PLAIN_TYPES else store.UNKNOWN_MEDIA_TYPE,
+    )
+    if wanted:
+        response["Content-Range"] = f"bytes {start}-{end}/{artifact.byte_size}"
+    response["Accept-Ranges"] = "bytes"
+    response["Content-Length"] = str(end - start + 1)
+    disposition = content_disposition_header(as_attachment=True, filename=artifact.filename)
+    response["Content-Disposition"] = disposition or "attachment"
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["Cache-Control"] = "private, no-store"
+    response["ETag"] = f'"{artifact.sha256}"'
+    return response
+
+
+def _blocks(stream: IO[bytes], start: int, length: int) -> Iterator[bytes]:
+    with stream:
+        stream.seek(start)
+        while length > 0 and (block := stream.read(min(_BLOCK, length))):
+            length -= len(block)
+            yield block

@@ -1,0 +1,92 @@
+"""The front page, and whether this process is alive and ready."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from http import HTTPStatus
+
+import redis
+from django.conf import settings
+from django.core.files.base import ContentFile
+from django.core.files.storage import storages
+from django.db import DatabaseError, InterfaceError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from artifacts.blobs import STORAGE_ALIAS
+
+logger = logging.getLogger(__name__)
+_PATIENCE_SECONDS = 3
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    return render(request, "home.html", {"public_url": settings.VERBATIM_PUBLIC_URL})
+
+
+@require_safe
+@never_cache
+def livez(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 - the shape of a view
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def readyz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 - the shape of a view
+    """Whether the database, the broker and the storage of blobs can be used."""
+    checks = {name: _passes(name, check) for name, check in _CHECKS.items()}
+    ready = all(checks.values())
+    response = JsonResponse(
+        {
+            "status": "ready" if ready else "unavailable",
+            "checks": {name: "ok" if passed else "unavailable" for name, passed in checks.items()},
+        },
+        status=HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE,
+    )
+    if not ready:
+        response["Retry-After"] = "5"
+    return response
+
+
+def _passes(name: str, check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except (DatabaseError, InterfaceError, redis.RedisError, OSError) as error:
+        logger.warning("not_ready", extra={"check": name, "error": type(error).__name__})
+        return False
+    return True
+
+
+def _database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def _broker() -> None:
+    client = redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=_PATIENCE_SECONDS,
+        socket_connect_timeout=_PATIENCE_SECONDS,
+    )
+    try:
+        client.ping()
+    finally:
+        client.close()
+
+
+def _storage() -> None:
+    storage = storages[STORAGE_ALIAS]
+    # Two levels deep like a blob, so that the sweeper finds it should we die in between.
+    name = storage.save(f"00/00/{uuid.uuid4().hex}", ContentFile(b"ready?"))
+    storage.delete(name)
+
+
+_CHECKS: dict[str, Callable[[], None]] = {
+    "database": _database,
+    "broker": _broker,
+    "storage": _storage,
+}

@@ -1,0 +1,276 @@
+"""Every setting, read once from environment variables; `.env.example` documents each."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+from config import environment
+from config.places import Places
+from config.routines import SCHEDULE
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR = environment.folder("VERBATIM_VAR", BASE_DIR / "var")
+DEBUG = environment.flag("DEBUG", default=False)
+
+# --- services
+
+SERVICES = Places.of(VAR)
+EMBEDDED_POSTGRES = not environment.text("DATABASE_URL", "")
+EMBEDDED_VALKEY = not environment.text("REDIS_URL", "")
+
+_database = environment.database("DATABASE_URL", SERVICES.database_url())
+_pool_size = environment.number("DATABASE_POOL_SIZE", 0, most=1000)
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": {
+        **_database,
+        "ENGINE": "django.db.backends.postgresql",
+        "ATOMIC_REQUESTS": False,
+        "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": False,
+        "OPTIONS": {
+            **_database.get("OPTIONS", {}),
+            "application_name": "verbatim",
+            # Only the web process keeps connections ready; a command opens the one it needs.
+            **(
+                {"pool": {"min_size": 1, "max_size": _pool_size, "timeout": 10}}
+                if _pool_size
+                else {"connect_timeout": 10}
+            ),
+        },
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = environment.redis_server("REDIS_URL", SERVICES.redis_url())
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": "verbatim",
+    }
+}
+
+# --- where people find us, and how much of HTTPS follows from that
+
+PORT = environment.number("PORT", 8000, least=1, most=65535)
+_local = f"http://localhost:{PORT}" if EMBEDDED_POSTGRES or DEBUG else ""
+VERBATIM_PUBLIC_URL = environment.web_address("VERBATIM_PUBLIC_URL", _local)
+_https = VERBATIM_PUBLIC_URL.startswith("https://")
+_own_hosts = [str(urlsplit(VERBATIM_PUBLIC_URL).hostname)]
+if EMBEDDED_POSTGRES or DEBUG:
+    _own_hosts += ["localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS = environment.names("ALLOWED_HOSTS", _own_hosts)
+CSRF_TRUSTED_ORIGINS = environment.names("CSRF_TRUSTED_ORIGINS", [VERBATIM_PUBLIC_URL])
+if wrong := [origin for origin in CSRF_TRUSTED_ORIGINS if "://" not in origin]:
+    raise ImproperlyConfigured(
+        f"CSRF_TRUSTED_ORIGINS needs a scheme, such as https://example.org, not {wrong[0]!r}."
+    )
+if environment.flag("TRUST_PROXY_HEADERS", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+SECURE_SSL_REDIRECT = environment.flag("SECURE_SSL_REDIRECT", default=_https)
+# Whoever asks whether we are alive asks the process itself, without TLS.
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
+SECURE_HSTS_SECONDS = environment.number("SECURE_HSTS_SECONDS", 31_536_000 if _https else 0)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_SECONDS > 0
+SECURE_HSTS_PRELOAD = SECURE_HSTS_SECONDS > 0
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "verbatim_session"
+CSRF_COOKIE_NAME = "verbatim_csrf"
+X_FRAME_OPTIONS = "DENY"
+
+
+def _secret_key() -> str:
+    if given := environment.text("SECRET_KEY", ""):
+        return given
+    if not (EMBEDDED_POSTGRES or DEBUG):
+        raise ImproperlyConfigured(
+            "Set SECRET_KEY to at least 50 random characters; it signs sessions and citation "
+            'links. One way: python -c "import secrets; print(secrets.token_urlsafe(64))"'
+        )
+    path = VAR / "secret_key"
+    VAR.mkdir(parents=True, exist_ok=True)
+    try:
+        # Linked into place whole, so that of several processes at once all read the same key.
+        fresh = VAR / f"secret_key.{os.getpid()}.{secrets.token_hex(4)}"
+        if not path.exists():
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
+                new.write(secrets.token_urlsafe(64))
+            try:
+                os.link(fresh, path)
+            except FileExistsError:
+                pass
+            finally:
+                fresh.unlink()
+        return path.read_text().strip()
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"{path} cannot be used ({error.strerror}): set SECRET_KEY, or VERBATIM_VAR to a "
+            "folder of your own."
+        ) from error
+
+
+SECRET_KEY = _secret_key()
+
+# --- the application
+
+INSTALLED_APPS = [
+    "config.apps.ConfigConfig",
+    "knowledge.apps.KnowledgeConfig",
+    "artifacts.apps.ArtifactsConfig",
+    "access.apps.AccessConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "config.policy.ContentSecurityPolicyMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+WSGI_APPLICATION = "config.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+
+# --- bytes
+
+ARTIFACT_ROOT = environment.folder("ARTIFACT_ROOT", VAR / "blobs")
+ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
+ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
+MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, least=1)
+MAX_UPLOAD_BYTES = environment.number("MAX_UPLOAD_BYTES", 256 * 1024**2, least=1)
+
+STATIC_URL = "/static/"
+STATIC_ROOT = environment.folder("STATIC_ROOT", VAR / "static")
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "artifacts": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {
+            "location": ARTIFACT_ROOT,
+            # Never reached by an address of its own, and nobody else's to read.
+            "base_url": None,
+            "file_permissions_mode": 0o600,
+            "directory_permissions_mode": 0o700,
+        },
+    },
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+# A JSON body carries at most one piece of an upload or one query; files are streamed.
+DATA_UPLOAD_MAX_MEMORY_SIZE = environment.number("MAX_BODY_BYTES", 1024**2, least=64 * 1024)
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.TemporaryFileUploadHandler"]
+
+# --- the API
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["access.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["access.problems.ProblemRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "access.problems.problem_handler",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Verbatim",
+    "DESCRIPTION": "A knowledge store that agents can quote from, word for word.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False},
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SCHEMA_PATH_PREFIX": "/v1",
+}
+
+# --- background work
+
+CELERY_BROKER_URL = (
+    REDIS_URL.replace("unix://", "redis+socket://", 1)
+    if REDIS_URL.startswith("unix://")
+    else REDIS_URL
+)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_TASK_IGNORE_RESULT = True
+# A task that a killed worker held is given to another: every task is safe to run twice.
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TASK_DEFAULT_QUEUE = "verbatim"
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE = SCHEDULE
+CELERY_BEAT_SCHEDULE_FILENAME = str(VAR / "beat-schedule")
+
+# --- logs: constant events and ids, never content
+
+_level = environment.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "config.logs.JsonFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "root": {"handlers": ["stderr"], "level": _level},
+    "loggers": {
+        "django": {"handlers": [], "level": _level, "propagate": True},
+        # Debugging these would write queries and passages down.
+        "django.db.backends": {"level": "INFO"},
+        "markdown_it": {"level": "WARNING"},
+    },
+}

@@ -1,0 +1,21 @@
+"""Every address of the installation."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
+
+from config import home
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("livez", home.livez, name="livez"),
+    path("readyz", home.readyz, name="readyz"),
+    path("admin/", admin.site.urls),
+    path("openapi.json", SpectacularJSONAPIView.as_view(), name="schema"),
+    # Split: the page's script comes from an address of its own, as the content policy wants.
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
+    path("", include("artifacts.api.urls")),
+    path("", include("knowledge.api.urls")),
+]

