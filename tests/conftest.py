@@ -12,6 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import django
 import pytest
 from pytest_django import Settings
 
@@ -57,6 +58,8 @@ def _start_services() -> None:
 
 if not _IS_WORKER:
     _start_services()
+# Now, so that conftests further down may import models.
+django.setup()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
