@@ -1,0 +1,271 @@
+"""BM25 over two fields as one inner product of sparse vectors, and the candidates to score.
+
+The score of a chunk for the words `j` of a query is
+
+    (K1 + 1) * sum over j of idf_j * ( tf / (tf + K1 * (1 - B + B * dl / AVGDL))
+                          + HEAD_WEIGHT * h / (h + K1 * (1 - B + B * max(hl, 1) / AVGHL)) )
+
+after Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009),
+with the head (title and heading path) as a field of its own. `tf` counts a lexeme's positions in
+head and body together, `h` those in the head; `dl` and `hl` are the lengths, counted likewise.
+Title and path repeat in every chunk of a document, which is meant: a chunk is found by the
+heading it stands under.
+
+The bracket is fixed when a chunk is indexed and is its sparse vector; the idf belongs to the
+query. The average lengths are therefore constants of the analyser's version, so that a score
+moves only with document frequencies and a floor on it keeps its meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from knowledge.core.analysis import Term, bounded
+
+K1: Final = 1.2
+B: Final = 0.75
+HEAD_WEIGHT: Final = 0.3
+AVGDL: Final = 120.0
+AVGHL: Final = 8.0
+
+SPARSE_DIMENSIONS: Final = 1_000_000_000
+_ID_BITS: Final = 29
+# A sparse vector stored inline must fit one page of PostgreSQL, which ends at 1,008 entries.
+MAX_WEIGHTS: Final = 900
+
+# Limits of PostgreSQL's tsvector: a position, positions of one lexeme, and (with room to spare)
+# the bytes of all of it.
+MAX_POSITION: Final = 16_383
+MAX_POSITIONS_PER_LEXEME: Final = 255
+_MAX_VECTOR_BYTES: Final = 900_000
+_BYTES_PER_POSITION: Final = 2
+_BYTES_PER_LEXEME: Final = 8
+
+# Title and path stand in every chunk, so one contrived heading must not crowd out the bodies.
+MAX_HEAD_TERMS: Final = 1_000
+# Positions between the fields, so that no phrase runs from one into the next.
+_FIELD_GAP: Final = 10
+# How many words may narrow down a rarest word that is too common by itself.
+_NARROWING_WORDS: Final = 3
+
+
+# --- lexemes and literals --------------------------------------------------------------------
+
+
+def safe_lexeme(lexeme: str) -> str:
+    """The lexeme as it is stored: never too long, and of characters that PostgreSQL can hold."""
+    if lexeme.isascii() and "\0" not in lexeme:
+        return bounded(lexeme)
+    return bounded(lexeme.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
+
+
+def lexeme_id(lexeme: str) -> int:
+    """The lexeme's coordinate, 0 <= id < 2**29, the same in every version and process.
+
+    The first 29 bits of SHA-256 of its UTF-8. It counts from zero like the keys of pgvector's
+    `SparseVector`; the text form of a sparsevec counts from one. Two lexemes that collide share a
+    coordinate and their weights are summed.
+    """
+    digest = hashlib.sha256(safe_lexeme(lexeme).encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> (32 - _ID_BITS)
+
+
+def quoted_lexeme(lexeme: str) -> str:
+    """A lexeme as tsvector and tsquery read it: quoted, quotes and backslashes doubled."""
+    escaped = safe_lexeme(lexeme).replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+def any_of(lexemes: Iterable[str]) -> str:
+    """A tsquery literal that matches any of the lexemes; empty (matches nothing) without any."""
+    return " | ".join(quoted_lexeme(lexeme) for lexeme in lexemes if lexeme)
+
+
+def near(first: str, second: str) -> str:
+    """A tsquery literal: `second` follows `first` at once or after one word."""
+    a, b = quoted_lexeme(first), quoted_lexeme(second)
+    return f"{a} <-> {b} | {a} <2> {b}"
+
+
+def sparse_literal(vector: Mapping[int, float]) -> str:
+    """pgvector's text form of a sparse vector with `SPARSE_DIMENSIONS` dimensions."""
+    entries = ",".join(f"{key + 1}:{value:.7g}" for key, value in sorted(vector.items()))
+    return f"{{{entries}}}/{SPARSE_DIMENSIONS}"
+
+
+# --- the index side --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """What the index stores of one chunk.
+
+    `tsvector` is a literal to be cast, `weights` the sparse vector by `lexeme_id`, `lexemes` the
+    distinct lexemes for the statistics of document frequency.
+    """
+
+    tsvector: str
+    weights: Mapping[int, float]
+    lexemes: frozenset[str]
+
+
+def index_row(
+    title_terms: Sequence[Term],
+    path_terms: Sequence[Term],
+    body_terms: Sequence[Term],
+    lexeme_of: Mapping[str, str | None],
+    *,
+    frequencies: Mapping[str, int] | None = None,
+) -> IndexRow:
+    """The index row of a chunk from the terms of its three fields.
+
+    `lexeme_of` maps the word of every term with `stem` to its lexeme, `None` for a stop word; a
+    word that it lacks is its own lexeme. `frequencies` (document frequency by lexeme) decides
+    which words stay when there are more than `MAX_WEIGHTS`: the rarest.
+    """
+    places: dict[str, list[tuple[int, str]]] = {}
+    tf: Counter[str] = Counter()
+    head: Counter[str] = Counter()
+    start = 0
+    for weight, terms in (
+        ("A", title_terms[:MAX_HEAD_TERMS]),
+        ("B", path_terms[:MAX_HEAD_TERMS]),
+        ("D", body_terms),
+    ):
+        for term in terms:
+            lexeme = lexeme_of.get(term.word, term.word) if term.stem else term.word
+            if not lexeme:
+                continue
+            stored = safe_lexeme(lexeme)
+            places.setdefault(stored, []).append((start + term.position, weight))
+            tf[stored] += 1
+            if weight != "D":
+                head[stored] += 1
+        if terms:
+            start += terms[-1].position + _FIELD_GAP
+    entries = _entries(places)
+    return IndexRow(
+        tsvector=" ".join(f"{quoted_lexeme(lexeme)}:{entries[lexeme]}" for lexeme in entries),
+        weights=_weights(tf, head, frequencies or {}),
+        lexemes=frozenset(entries),
+    )
+
+
+def _entries(places: Mapping[str, list[tuple[int, str]]]) -> dict[str, str]:
+    """Positions by lexeme as a tsvector spells them, within the limits of its type."""
+    entries: dict[str, str] = {}
+    room = _MAX_VECTOR_BYTES
+    for lexeme, found in places.items():
+        weight_at: dict[int, str] = {}
+        for position, weight in found:
+            weight_at.setdefault(min(position, MAX_POSITION), weight)
+        kept = list(weight_at.items())[:MAX_POSITIONS_PER_LEXEME]
+        room -= len(lexeme.encode()) + _BYTES_PER_LEXEME + _BYTES_PER_POSITION * len(kept)
+        if room < 0:
+            break
+        entries[lexeme] = ",".join(f"{position}{weight}" for position, weight in kept)
+    return entries
+
+
+def _weights(
+    tf: Mapping[str, int], head: Mapping[str, int], frequencies: Mapping[str, int]
+) -> dict[int, float]:
+    body_norm = K1 * (1 - B + B * sum(tf.values()) / AVGDL)
+    head_norm = K1 * (1 - B + B * max(sum(head.values()), 1) / AVGHL)
+    kept: Iterable[str] = tf
+    if len(tf) > MAX_WEIGHTS:
+        # Without statistics a word's own count is the best guess at how common it is.
+        kept = sorted(tf, key=lambda word: (frequencies.get(word, 0), tf[word], word))[:MAX_WEIGHTS]
+    weights: dict[int, float] = {}
+    for lexeme in kept:
+        count, in_head = tf[lexeme], head.get(lexeme, 0)
+        value = count / (count + body_norm) + HEAD_WEIGHT * in_head / (in_head + head_norm)
+        key = lexeme_id(lexeme)
+        weights[key] = weights.get(key, 0.0) + value
+    return weights
+
+
+# --- the query side --------------------------------------------------------------------------
+
+
+def idf(df: int, n: int) -> float:
+    """Inverse document frequency, always positive. A word the corpus lacks (df = 0) is rarest.
+
+    `log(1 + (n - df + .5) / (df + .5))`; statistics may lag, so df is taken as at most n.
+    """
+    n = max(n, 0)
+    df = min(max(df, 0), n)
+    return math.log1p((n - df + 0.5) / (df + 0.5))
+
+
+def query_vector(
+    idfs: Mapping[str, float], weights: Mapping[str, float] | None = None
+) -> dict[int, float]:
+    """A query's sparse vector: the idf of each lexeme times its weight (1 where none is given)."""
+    vector: dict[int, float] = {}
+    for lexeme, value in idfs.items():
+        weighted = value * (1.0 if weights is None else weights.get(lexeme, 1.0))
+        if weighted > 0:
+            key = lexeme_id(lexeme)
+            vector[key] = vector.get(key, 0.0) + weighted
+    return vector
+
+
+def max_score(idfs: Iterable[float]) -> float:
+    """The score of a chunk that is full of every word of the query, but for the head's bonus."""
+    return (K1 + 1) * math.fsum(idfs)
+
+
+def calibrated(score: float, maximum: float) -> float:
+    """A score as a share of the best possible one, 0..1 and comparable between queries."""
+    if not (maximum > 0 and math.isfinite(score)):
+        return 0.0
+    return min(max(score / maximum, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Which chunks to score: those that `tsquery` matches, about `expected` of them.
+
+    `required` words, when there are any, must be present beside one of `lexemes`. `tsquery` is
+    empty when no word of the query occurs at all.
+    """
+
+    lexemes: tuple[str, ...]
+    required: tuple[str, ...]
+    expected: int
+    tsquery: str
+
+
+def candidate_lexemes(frequencies: Mapping[str, int], budget: int) -> Candidates:
+    """Rarest words first, until their frequencies sum to more than `budget` chunks.
+
+    Rare words decide a BM25 score, so chunks that hold only common ones are not worth scoring.
+    When even the rarest word is in more than `budget` chunks, it must stand beside one of the
+    next rarest. Words that occur nowhere select nothing and are left out.
+    """
+    present = sorted((df, lexeme) for lexeme, df in frequencies.items() if df > 0 and lexeme)
+    if not present:
+        return Candidates(lexemes=(), required=(), expected=0, tsquery="")
+    rarest_df, rarest = present[0]
+    if rarest_df > budget and len(present) > 1:
+        beside = tuple(lexeme for _, lexeme in present[1 : 1 + _NARROWING_WORDS])
+        return Candidates(
+            lexemes=beside,
+            required=(rarest,),
+            expected=rarest_df,
+            tsquery=f"{quoted_lexeme(rarest)} & ({any_of(beside)})",
+        )
+    chosen: list[str] = []
+    total = 0
+    for df, lexeme in present:
+        if chosen and total + df > budget:
+            break
+        chosen.append(lexeme)
+        total += df
+    return Candidates(lexemes=tuple(chosen), required=(), expected=total, tsquery=any_of(chosen))
