@@ -77,9 +77,7 @@ def running(places: Places, *, postgres: bool = True, valkey: bool = True) -> It
 
 def kill_and_remove(places: Places) -> None:
     """Take down what is left of throw-away servers, and their folder."""
-    for process in _processes("postgres", places.postgres) + _processes("valkey", places.valkey):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
+    _end(_processes("postgres", places.postgres) + _processes("valkey", places.valkey))
     shutil.rmtree(places.home, ignore_errors=True)
 
 
@@ -154,23 +152,37 @@ def _processes(name: str, folder: Path) -> list[psutil.Process]:
     return found
 
 
-def _end(processes: Sequence[psutil.Process]) -> None:
+def _ended(process: psutil.Process) -> bool:
+    # A container's first process may be slow to collect the dead.
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    _, alive = psutil.wait_procs(processes, timeout=_STOP_SECONDS)
-    if alive:
-        raise EmbeddedError(f"Process {alive[0].pid} of an earlier server does not end: end it.")
+            process.send_signal(number)
 
 
-def _wait(ready: Callable[[], bool], alive: Callable[[], bool], *, seconds: float) -> bool:
+def _end(processes: Sequence[psutil.Process]) -> None:
+    _signal(processes, signal.SIGKILL)
+    if not _wait(lambda: all(map(_ended, processes)), seconds=_STOP_SECONDS):
+        pids = ", ".join(str(process.pid) for process in processes)
+        raise EmbeddedError(f"An earlier server does not end; its processes are {pids}.")
+
+
+def _wait(
+    ready: Callable[[], bool], alive: Callable[[], bool] = lambda: True, *, seconds: float
+) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if ready():
             return True
         if not alive():
             return ready()
-        time.sleep(0.05)
+        time.sleep(0.02)
     return False
 
 
@@ -182,18 +194,14 @@ def _tail(log: Path) -> str:
 
 
 def _stop(places: Places) -> None:
-    postmaster = _postmaster(places)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if postmaster:
-            postmaster.send_signal(signal.SIGINT)
     valkey = _processes("valkey", places.valkey)
-    for process in valkey:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, left = psutil.wait_procs(
-        [*valkey, *_processes("postgres", places.postgres)], timeout=_STOP_SECONDS
-    )
-    _end(left)
+    postgres = _processes("postgres", places.postgres)
+    _signal(valkey, signal.SIGTERM)
+    if postmaster := _postmaster(places):
+        _signal([postmaster], signal.SIGINT)  # "fast": roll back, write everything down, end
+    servers = [*valkey, *postgres]
+    if not _wait(lambda: all(map(_ended, servers)), seconds=_STOP_SECONDS):
+        _end(servers)
 
 
 # --- PostgreSQL
@@ -340,7 +348,7 @@ def _configuration(places: Places) -> str:
         "log_parameter_max_length_on_error = 0",
     ]
     if not places.durable:
-        lines += ["fsync = off", "synchronous_commit = off", "full_page_writes = off"]
+        lines += ["fsync = off", "full_page_writes = off"]  # a crash of the machine may take it all
     return "\n".join(lines) + "\n"
 
 
@@ -445,7 +453,7 @@ def _ensure_valkey(places: Places) -> None:
     for name, value in options.items():
         command += [f"--{name}", str(value)]
     _run_plain(command)
-    if not _wait(lambda: _valkey_answers(places), lambda: True, seconds=15.0):
+    if not _wait(lambda: _valkey_answers(places), seconds=15.0):
         raise EmbeddedError(f"Valkey does not start:\n{_tail(log)}")
 
 
