@@ -311,13 +311,11 @@ def _initialise(places: Places, programs: Path) -> None:
     aside.mkdir(mode=0o700)
     if owner := _server_owner():
         os.chown(aside, owner.pw_uid, owner.pw_gid)
-    made = _run(
-        places,
-        # The built-in locale sorts and folds alike on every machine.
-        [programs / "initdb", "-D", aside, "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8"]
-        + ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        + ([] if places.durable else ["--no-sync"]),
-    )
+    # The built-in locale sorts and folds alike on every machine.
+    command: list[str | Path] = [programs / "initdb", "-D", aside, "-U", SUPERUSER]
+    command += ["--auth=trust", "--encoding=UTF8", "--locale=C"]
+    command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    made = _run(places, command if places.durable else [*command, "--no-sync"])
     if made.returncode != 0:
         raise EmbeddedError(f"PostgreSQL cannot create {places.postgres}:\n{made.stderr}")
     with (aside / "postgresql.conf").open("a") as configuration:

@@ -60,6 +60,7 @@ CACHES = {
 
 PORT = environment.number("PORT", 8000, least=1, most=65535)
 _local = f"http://localhost:{PORT}" if EMBEDDED_POSTGRES or DEBUG else ""
+BIND = environment.text("VERBATIM_BIND", "127.0.0.1")
 VERBATIM_PUBLIC_URL = environment.web_address("VERBATIM_PUBLIC_URL", _local)
 _https = VERBATIM_PUBLIC_URL.startswith("https://")
 _own_hosts = [str(urlsplit(VERBATIM_PUBLIC_URL).hostname)]

@@ -1,0 +1,62 @@
+# Needs make and Python 3.11 or later; everything else goes into .venv.
+
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	if command -v $$name >/dev/null 2>&1 && \
+		$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo $$name; break; fi; done)
+BIN := .venv/bin
+PY := $(BIN)/python
+STAMP := .venv/installed
+
+# Settings that must satisfy Django's own deployment checks.
+PRODUCTION := DATABASE_URL=postgresql://verbatim_app@db.invalid/verbatim \
+	REDIS_URL=redis://broker.invalid:6379/0 VERBATIM_PUBLIC_URL=https://verbatim.example.org \
+	SECRET_KEY=not-a-secret-but-long-enough-to-be-taken-for-one-0123456789-abcdefghij DEBUG=false
+
+.PHONY: run test test-long test-faults lint format lock clean
+
+run: $(STAMP)
+	@$(PY) manage.py up
+
+test: $(STAMP)
+	@$(PY) -m pytest -n 2 -m "not long and not faults"
+
+test-long: $(STAMP)
+	@$(PY) -m pytest -n 2 -m "long"
+
+test-faults: $(STAMP)
+	@$(PY) -m pytest -m "faults"
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/djade --check $$(git ls-files --cached --others --exclude-standard '*.html')
+	$(BIN)/djlint --quiet --lint --check $$(git ls-files --cached --others --exclude-standard '*.html')
+	$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	$(PY) manage.py check
+	$(PRODUCTION) $(PY) manage.py check --deploy --fail-level WARNING
+	$(BIN)/deptry .
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+	$(BIN)/djade $$(git ls-files --cached --others --exclude-standard '*.html')
+
+lock: $(STAMP)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-annotate --all-extras --output-file requirements.lock pyproject.toml
+
+# What can be made again. The data under var/ stays.
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): requirements.lock
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or later is needed (set PYTHON)."; exit 1; fi
+	@echo "Installing what requirements.lock names into .venv ..."
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+		-r requirements.lock
+	@touch $@
