@@ -140,6 +140,13 @@ class ApiKey(models.Model):
                 cls.objects.filter(pk=key.pk).update(last_used_at=now)
         return key.principal()
 
+    @classmethod
+    def principal_of(cls, prefix: str) -> Principal | None:
+        """The principal of a key that vouched for something earlier, while it is still usable."""
+        with operations_session():
+            key = cls.objects.filter(prefix=prefix).first()
+        return key.principal() if key and key.usable_at(timezone.now()) else None
+
     def usable_at(self, instant: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or instant < self.expires_at)
 
@@ -152,6 +159,7 @@ class ApiKey(models.Model):
             max_origin_trust=OriginTrust(self.max_origin_trust),
             sensitivity_ceiling=Sensitivity(self.sensitivity_ceiling),
             surface=self.surface,
+            key_prefix=self.prefix,
         )
 
 

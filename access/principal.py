@@ -13,7 +13,9 @@ class Principal:
     """A caller of one tenant, with what its key lets it do.
 
     `projects` is the set of projects it may name as current scope; `None` means all of them,
-    an empty set means none.
+    an empty set means none. An `operator` looks after the whole tenant in the admin, so every
+    document of it is visible to them; no API key makes one. `key_prefix` names the key that
+    vouched for the caller, when one did.
     """
 
     tenant_id: str
@@ -23,6 +25,21 @@ class Principal:
     max_origin_trust: OriginTrust = OriginTrust.EXTERNAL_UNTRUSTED
     sensitivity_ceiling: Sensitivity = Sensitivity.INTERNAL
     surface: str = "api"
+    operator: bool = False
+    key_prefix: str = ""
+
+    @classmethod
+    def for_operator(cls, tenant_id: str, username: str) -> Principal:
+        return cls(
+            tenant_id=tenant_id,
+            principal_id=f"operator:{username}",
+            scopes=frozenset(Scope),
+            projects=None,
+            max_origin_trust=OriginTrust.USER,
+            sensitivity_ceiling=Sensitivity.RESTRICTED,
+            surface="admin",
+            operator=True,
+        )
 
     def require(self, scope: Scope) -> None:
         if scope not in self.scopes:

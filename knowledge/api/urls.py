@@ -1,7 +1,16 @@
-"""Addresses of documents, search and citations."""
+"""Addresses of the knowledge store."""
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from knowledge.api import views
+
+urlpatterns = [
+    path("v1/tools/knowledge.search", views.SearchView.as_view(), name="search"),
+    path("v1/tools/knowledge.ingest", views.IngestView.as_view(), name="ingest"),
+    path("v1/chunks/<str:chunk_id>", views.ChunkView.as_view(), name="chunk"),
+    path("v1/documents", views.DocumentsView.as_view(), name="documents"),
+    path("v1/documents/<uuid:document_id>", views.DocumentView.as_view(), name="document"),
+    path("v1/documents/<uuid:document_id>/versions", views.VersionsView.as_view(), name="versions"),
+]

@@ -13,12 +13,14 @@ class ReadScope:
     """The predicates of a read: tenant, visibility against the current project, ceiling.
 
     `project` is the current scope; `None` sees no project's documents, never all of them.
+    `whole_tenant` is an operator's: every document of the tenant, in any project.
     """
 
     tenant_id: str
     principal_id: str
     project: str | None
     sensitivity_ceiling: Sensitivity
+    whole_tenant: bool = False
 
 
 def resolve_scope(principal: Principal, current_scope: str | None) -> ReadScope:
@@ -30,4 +32,5 @@ def resolve_scope(principal: Principal, current_scope: str | None) -> ReadScope:
         principal_id=principal.principal_id,
         project=current_scope,
         sensitivity_ceiling=principal.sensitivity_ceiling,
+        whole_tenant=principal.operator,
     )

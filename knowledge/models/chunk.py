@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, OuterRef, Q, Subquery, Value, When
 
 from access.models import one_of, vocabulary_choices
 from knowledge.core.scope import ReadScope
@@ -78,15 +79,44 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
             chunk_set__version__document__space__in=VisibilitySpace.objects.visible_to(scope),
         )
 
-    def searchable(self, scope: ReadScope) -> ChunkQuerySet:
-        """The only door to what a search may return now: readable, live, not superseded."""
-        return self.readable(scope).filter(
-            chunk_set__state=ChunkSetState.LIVE,
-            chunk_set__version__superseded_at__isnull=True,
+    def searchable(self, scope: ReadScope, *, as_of: datetime | None = None) -> ChunkQuerySet:
+        """The only door to what a search may return: readable, and live now or at an instant.
+
+        `as_of` picks the version that was live then (`ingested_at <= as_of < superseded_at`);
+        who may read it is decided by today's rules, always.
+        """
+        readable = self.readable(scope)
+        if as_of is None:
+            return readable.filter(
+                chunk_set__state=ChunkSetState.LIVE,
+                chunk_set__version__superseded_at__isnull=True,
+            )
+        return readable.filter(
+            Q(chunk_set__version__superseded_at__isnull=True)
+            | Q(chunk_set__version__superseded_at__gt=as_of),
+            Q(chunk_set__retired_at__isnull=True) | Q(chunk_set__retired_at__gt=as_of),
+            chunk_set__version__ingested_at__lte=as_of,
+            chunk_set__published_at__lte=as_of,
         )
 
     def with_document(self) -> ChunkQuerySet:
-        return self.select_related("chunk_set__version__document__space")
+        """With all that a citation shows, `live` and `superseded_by_version` included."""
+        newest = DocumentVersion.objects.filter(
+            document=OuterRef("chunk_set__version__document"), superseded_at__isnull=True
+        )
+        superseded = Q(chunk_set__version__superseded_at__isnull=False)
+        return self.select_related(
+            "chunk_set__version__document__space", "chunk_set__version__source"
+        ).annotate(
+            superseded_by_version=Case(
+                When(superseded, then=Subquery(newest.values("version")[:1])),
+                default=None,
+            ),
+            live=Case(
+                When(~superseded & Q(chunk_set__state=ChunkSetState.LIVE), then=Value(value=True)),
+                default=Value(value=False),
+            ),
+        )
 
 
 class Chunk(models.Model):

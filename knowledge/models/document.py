@@ -6,7 +6,7 @@ import uuid
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q, Value
 from django.utils import timezone
 
 from access.models import one_of, vocabulary_choices
@@ -27,10 +27,22 @@ class VisibilitySpaceQuerySet(models.QuerySet["VisibilitySpace"]):
         )
         if scope.project is not None:
             visible |= Q(visibility=Visibility.PROJECT, project_scope=scope.project)
+        if scope.whole_tenant:
+            visible = Q()
         return self.filter(
             visible,
             tenant_id=scope.tenant_id,
             sensitivity__in=Sensitivity.up_to(scope.sensitivity_ceiling),
+        )
+
+    def note_language(self, space: int, language: str) -> None:
+        """Remembers that a space holds a document in a language."""
+        self.filter(pk=space).exclude(languages__contains=[language]).update(
+            languages=Func(
+                F("languages"),
+                Value(language, output_field=models.CharField()),
+                function="array_append",
+            )
         )
 
 
@@ -47,6 +59,8 @@ class VisibilitySpace(models.Model):
     project_scope = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL is "none"
     principal_id = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL is "none"
     sensitivity = models.CharField(max_length=20, choices=vocabulary_choices(Sensitivity))
+    # The languages of its documents, so that a query is stemmed in those and no others.
+    languages = ArrayField(models.CharField(max_length=50), default=list)
 
     objects = VisibilitySpaceQuerySet.as_manager()
 
@@ -83,6 +97,13 @@ class DocumentQuerySet(models.QuerySet["Document"]):
     def readable(self, scope: ReadScope) -> DocumentQuerySet:
         """The documents that a caller may see, in any version."""
         return self.filter(space__in=VisibilitySpace.objects.visible_to(scope))
+
+    def with_versions(self) -> DocumentQuerySet:
+        """With space, versions (newest first) and their sources, in two queries."""
+        versions = DocumentVersion.objects.select_related("source").order_by("-version")
+        return self.select_related("space").prefetch_related(
+            models.Prefetch("versions", queryset=versions)
+        )
 
 
 class Document(models.Model):

@@ -1,0 +1,29 @@
+"""manage.py sweep: one pass of the sweeper, now."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from access.commands import VerbatimCommand
+from artifacts.sweeper import sweep
+
+
+class Command(VerbatimCommand):
+    help = "Removes the bytes of expired artifacts, and blobs that no artifact names."
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="count, and remove nothing")
+
+    def run(self, options: dict[str, Any]) -> None:
+        report = sweep(dry_run=options["dry_run"])
+        verb = "would be" if options["dry_run"] else "were"
+        self.emit(
+            asdict(report),
+            f"{report.swept} artifacts and {report.orphans} orphan blobs {verb} removed;"
+            f" {report.failed} failed.",
+        )
+        if report.failed:
+            raise SystemExit(1)

@@ -1,0 +1,119 @@
+"""The index's rows and term statistics, which move together in the caller's transaction.
+
+Every write path of the corpus goes through one of these functions, so that the statistics are
+those of the live rows and a recount finds nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import connection
+
+from knowledge.core.bm25 import IndexRow, sparse_literal
+from knowledge.models import ChunkIndex, ChunkSet, Document, DocumentVersion
+
+_ALL_CHUNKS = ""  # the lexeme that counts the chunks themselves
+_RECORD = """
+    INSERT INTO knowledge_term_delta (space, lexeme, chunks)
+    SELECT i.space, word, %(sign)s * count(*)
+    FROM knowledge_chunk_index i
+    CROSS JOIN LATERAL unnest(tsvector_to_array(i.tsv) || '{{""}}'::text[]) AS word
+    WHERE i.live AND i.chunk IN ({chunks})
+    GROUP BY i.space, word
+"""
+_OF_SET = "SELECT id FROM knowledge_chunk WHERE chunk_set_id = %(id)s"
+_OF_VERSION = """
+    SELECT c.id FROM knowledge_chunk c JOIN knowledge_chunkset s ON s.id = c.chunk_set_id
+    WHERE s.version_id = %(id)s
+"""
+_OF_DOCUMENT = """
+    SELECT c.id FROM knowledge_chunk c JOIN knowledge_chunkset s ON s.id = c.chunk_set_id
+    JOIN knowledge_documentversion v ON v.id = s.version_id
+    WHERE v.document_id = %(id)s
+"""
+_MERGE = """
+    WITH taken AS (
+        DELETE FROM knowledge_term_delta
+        WHERE id IN (SELECT id FROM knowledge_term_delta ORDER BY id LIMIT %(limit)s)
+        RETURNING space, lexeme, chunks
+    ), summed AS (
+        SELECT space, lexeme, sum(chunks) AS chunks, count(*) AS deltas
+        FROM taken GROUP BY space, lexeme
+    ), merged AS (
+        INSERT INTO knowledge_term_statistic AS s (space, lexeme, chunks)
+        SELECT space, lexeme, chunks FROM summed WHERE chunks <> 0
+        ON CONFLICT (space, lexeme) DO UPDATE SET chunks = s.chunks + excluded.chunks
+    )
+    SELECT coalesce(sum(deltas), 0) FROM summed
+"""
+_FREQUENCIES = """
+    SELECT lexeme, sum(chunks) FROM (
+        SELECT lexeme, chunks FROM knowledge_term_statistic
+        WHERE space = ANY (%(spaces)s::int[]) AND lexeme = ANY (%(lexemes)s::text[])
+        UNION ALL
+        SELECT lexeme, chunks FROM knowledge_term_delta
+        WHERE space = ANY (%(spaces)s::int[]) AND lexeme = ANY (%(lexemes)s::text[])
+    ) AS counted GROUP BY lexeme
+"""
+_MERGE_LOCK = 0x5645_5242  # any constant of our own: one merger at a time
+_MERGE_BATCH = 50_000
+
+
+def publish(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]], *, space: int) -> None:
+    """Writes the live rows of a chunk set: `(number of the chunk, its row)`."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO knowledge_chunk_index (chunk, space, live, sv, tsv)"
+            " VALUES (%s, %s, true, %s::sparsevec, %s::tsvector)",
+            [(number, space, sparse_literal(row.weights), row.tsvector) for number, row in rows],
+        )
+    _record(1, _OF_SET, chunk_set.pk)
+
+
+def retire(version: DocumentVersion) -> None:
+    """Takes a version's rows out of the present; searches as of an earlier instant keep them."""
+    _record(-1, _OF_VERSION, version.pk)
+    ChunkIndex.objects.filter(chunk__chunk_set__version=version, live=True).update(live=False)
+
+
+def remove(document: Document) -> int:
+    """Deletes every row of a document and what it counted. Returns how many rows went."""
+    _record(-1, _OF_DOCUMENT, document.pk)
+    gone, _ = ChunkIndex.objects.filter(chunk__chunk_set__version__document=document).delete()
+    return gone
+
+
+def merge_statistics() -> int:
+    """Folds appended deltas into the statistics. Returns how many; searches stay correct.
+
+    A reader adds up both tables in one statement, so it sees each delta exactly once.
+    """
+    merged = 0
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_MERGE_LOCK])
+            if not cursor.fetchone()[0]:
+                return merged
+            cursor.execute(_MERGE, {"limit": _MERGE_BATCH})
+            batch = int(cursor.fetchone()[0])
+            # A word that now occurs nowhere leaves nothing behind.
+            cursor.execute("DELETE FROM knowledge_term_statistic WHERE chunks = 0")
+        merged += batch
+        if batch < _MERGE_BATCH:
+            return merged
+
+
+def _record(sign: int, chunks: str, owner: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_RECORD.format(chunks=chunks), {"sign": sign, "id": owner})
+
+
+def document_frequencies(
+    spaces: Sequence[int], lexemes: Sequence[str]
+) -> tuple[int, dict[str, int]]:
+    """How many live chunks the spaces hold, and in how many of them each lexeme occurs."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FREQUENCIES, {"spaces": list(spaces), "lexemes": [_ALL_CHUNKS, *lexemes]})
+        counted = {lexeme: max(int(chunks), 0) for lexeme, chunks in cursor.fetchall()}
+    return counted.pop(_ALL_CHUNKS, 0), counted

@@ -1,0 +1,300 @@
+"""Shapes of the knowledge calls: requests to values, values to answers."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from access.serializers import InstantField, StrictSerializer
+from access.trust import OriginTrust, Sensitivity
+from knowledge.adapters.language import LANGUAGES
+from knowledge.core.query import MAX_TEXT
+from knowledge.core.types import (
+    Authority,
+    ConnectorIdentity,
+    IngestRequest,
+    KnowledgeQuery,
+    Visibility,
+)
+from knowledge.ingest.admission import TITLE_LIMIT
+
+
+def choice(vocabulary: Any, **options: Any) -> serializers.ChoiceField:
+    return serializers.ChoiceField(choices=[str(word) for word in vocabulary], **options)
+
+
+# --- ingest ----------------------------------------------------------------------------------
+
+
+class ConnectorIdentitySerializer(StrictSerializer):
+    type = serializers.CharField(max_length=100)
+    id = serializers.CharField(max_length=2_000)
+    version = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")
+
+
+class IngestRequestSerializer(StrictSerializer):
+    artifact = serializers.UUIDField(help_text="The artifact_id of an uploaded file.")
+    title = serializers.CharField(max_length=TITLE_LIMIT)
+    visibility = choice(Visibility)
+    project_scope = serializers.CharField(max_length=200, required=False, allow_null=True)
+    sensitivity = choice(Sensitivity, default=Sensitivity.INTERNAL.value)
+    authority = choice(Authority, default=Authority.PRINCIPAL_SUPPLIED.value)
+    doc_date = serializers.DateField(required=False, allow_null=True, default=None)
+    language = serializers.ChoiceField(
+        choices=sorted(LANGUAGES), required=False, allow_null=True, default=None
+    )
+    document_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+    source = ConnectorIdentitySerializer(required=False, allow_null=True, default=None)
+    origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
+
+    def value(self) -> IngestRequest:
+        data = self.validated_data
+        return IngestRequest(
+            artifact_id=data["artifact"],
+            title=data["title"],
+            visibility=Visibility(data["visibility"]),
+            project_scope=data.get("project_scope"),
+            sensitivity=Sensitivity(data["sensitivity"]),
+            authority=Authority(data["authority"]),
+            doc_date=data["doc_date"],
+            language=data["language"],
+            document_id=data["document_id"],
+            source=ConnectorIdentity(**data["source"]) if data["source"] else None,
+            origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
+        )
+
+
+class IngestReportSerializer(serializers.Serializer[Any]):
+    chunks = serializers.IntegerField()
+    embedded = serializers.IntegerField(help_text="Admitted chunks that this call committed.")
+    skipped = serializers.IntegerField(help_text="Admitted chunks that were committed before.")
+    quarantined = serializers.IntegerField()
+    rejected = serializers.IntegerField()
+    pending = serializers.IntegerField()
+    complete = serializers.BooleanField()
+    truncated = serializers.BooleanField()
+    warnings = serializers.ListField(child=serializers.CharField())
+    deleted = serializers.IntegerField()
+
+
+class IngestResultSerializer(serializers.Serializer[Any]):
+    document_id = serializers.UUIDField()
+    version = serializers.IntegerField()
+    state = serializers.CharField()
+    chunk_set_id = serializers.UUIDField()
+    already_ingested = serializers.BooleanField()
+    title = serializers.CharField()
+    chunk_ids = serializers.ListField(child=serializers.CharField())
+    report = IngestReportSerializer()
+
+
+# --- search ----------------------------------------------------------------------------------
+
+
+class SearchRequestSerializer(StrictSerializer):
+    text = serializers.CharField(max_length=MAX_TEXT, allow_blank=True, trim_whitespace=False)
+    as_of = InstantField(required=False, allow_null=True, default=None)
+    current_scope = serializers.CharField(
+        max_length=200, required=False, allow_null=True, default=None
+    )
+    budget_tokens = serializers.IntegerField(min_value=0, max_value=100_000, default=3_000)
+    max_passages = serializers.IntegerField(min_value=1, max_value=50, default=3)
+    max_per_document = serializers.IntegerField(min_value=1, max_value=50, default=2)
+    min_score = serializers.FloatField(
+        min_value=0, max_value=1, required=False, allow_null=True, default=None
+    )
+    objective = serializers.CharField(
+        max_length=MAX_TEXT, required=False, allow_null=True, allow_blank=True, default=None
+    )
+    entities = serializers.ListField(
+        child=serializers.CharField(max_length=200), max_length=50, default=list
+    )
+    aliases = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField(max_length=200), max_length=20),
+        default=dict,
+    )
+    beliefs = serializers.ListField(
+        child=serializers.JSONField(), max_length=200, default=list, help_text="Opaque to us."
+    )
+    format = serializers.ChoiceField(choices=["block"], default="block")
+    origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
+
+    def value(self) -> KnowledgeQuery:
+        data = self.validated_data
+        return KnowledgeQuery(
+            text=data["text"],
+            as_of=data["as_of"],
+            current_scope=data["current_scope"],
+            budget_tokens=data["budget_tokens"],
+            max_passages=data["max_passages"],
+            max_per_document=data["max_per_document"],
+            min_score=data["min_score"],
+            objective=data["objective"],
+            entities=tuple(data["entities"]),
+            aliases={name: tuple(words) for name, words in data["aliases"].items()},
+            beliefs=tuple(data["beliefs"]),
+            origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
+        )
+
+
+class TermsSerializer(serializers.Serializer[Any]):
+    match = serializers.FloatField()
+    authority = serializers.FloatField()
+    scope = serializers.FloatField()
+    recency = serializers.FloatField()
+    penalty = serializers.FloatField()
+
+
+class PassageSerializer(serializers.Serializer[Any]):
+    chunk_id = serializers.CharField(source="candidate.chunk_id")
+    document_id = serializers.UUIDField(source="candidate.document_id")
+    version = serializers.IntegerField(source="candidate.version")
+    title = serializers.CharField(source="candidate.title")
+    heading_path = serializers.ListField(
+        source="candidate.heading_path", child=serializers.CharField()
+    )
+    text = serializers.CharField(
+        source="candidate.text", help_text="Whole and word for word, never truncated."
+    )
+    tokens = serializers.IntegerField(source="candidate.tokens")
+    doc_date = serializers.DateField(source="candidate.doc_date", allow_null=True)
+    authority = serializers.CharField(source="candidate.authority")
+    score = serializers.FloatField()
+    terms = TermsSerializer()
+    arms = serializers.DictField(source="candidate.arms", child=serializers.FloatField())
+    instruction_like = serializers.BooleanField(source="candidate.instruction_like")
+    line_start = serializers.IntegerField(source="candidate.line_start")
+    line_end = serializers.IntegerField(source="candidate.line_end")
+    page_start = serializers.IntegerField(source="candidate.page_start", allow_null=True)
+    page_end = serializers.IntegerField(source="candidate.page_end", allow_null=True)
+    citation_url = serializers.SerializerMethodField()
+
+    @extend_schema_field(serializers.URLField())
+    def get_citation_url(self, passage: Any) -> str:
+        link: str = self.context["citation_url"](passage.candidate.chunk_id)
+        return link
+
+
+class OmittedSerializer(serializers.Serializer[Any]):
+    chunk_id = serializers.CharField()
+    document_id = serializers.UUIDField()
+    reason = serializers.CharField()
+    tokens = serializers.IntegerField()
+    score = serializers.FloatField()
+
+
+class SearchResultSerializer(serializers.Serializer[Any]):
+    trust = serializers.ReadOnlyField(default="KNOWLEDGE")
+    policy = serializers.CharField()
+    as_of = serializers.DateTimeField()
+    trace_id = serializers.UUIDField()
+    block = serializers.CharField(source="block.text")
+    block_sha256 = serializers.CharField(source="block.sha256")
+    block_tokens = serializers.IntegerField(source="block.tokens")
+    notes = serializers.ListField(child=serializers.CharField())
+    passages = PassageSerializer(many=True)
+    omitted = OmittedSerializer(many=True)
+
+
+# --- documents and citations -----------------------------------------------------------------
+
+
+class ReadQuerySerializer(StrictSerializer):
+    """The query string of every call that reads."""
+
+    current_scope = serializers.CharField(
+        max_length=200,
+        required=False,
+        default=None,
+        help_text="The project on whose behalf you read; absent means no project.",
+    )
+
+
+class ListQuerySerializer(ReadQuerySerializer):
+    cursor = serializers.CharField(required=False, default=None)
+    page_size = serializers.IntegerField(min_value=1, max_value=200, required=False, default=50)
+
+
+class DeleteQuerySerializer(ReadQuerySerializer):
+    reason = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")
+
+
+class SourceSerializer(serializers.Serializer[Any]):
+    artifact_id = serializers.UUIDField(source="id")
+    sha256 = serializers.CharField()
+    filename = serializers.CharField()
+    media_type = serializers.CharField()
+    descriptor_id = serializers.ReadOnlyField(default=None)
+
+
+class ChunkSerializer(serializers.Serializer[Any]):
+    chunk_id = serializers.CharField()
+    document_id = serializers.UUIDField(source="chunk_set.version.document_id")
+    version = serializers.IntegerField(source="chunk_set.version.version")
+    title = serializers.CharField(source="chunk_set.version.document.title")
+    heading_path = serializers.ListField(child=serializers.CharField())
+    ordinal = serializers.IntegerField()
+    text = serializers.CharField()
+    tokens = serializers.IntegerField()
+    content_sha256 = serializers.CharField()
+    line_start = serializers.IntegerField()
+    line_end = serializers.IntegerField()
+    page_start = serializers.IntegerField(allow_null=True)
+    page_end = serializers.IntegerField(allow_null=True)
+    chunker_version = serializers.CharField(source="chunk_set.chunker_version")
+    live = serializers.BooleanField()
+    superseded_by_version = serializers.IntegerField(allow_null=True)
+    source = SourceSerializer(source="chunk_set.version.source")
+
+
+class VersionSerializer(serializers.Serializer[Any]):
+    version = serializers.IntegerField()
+    media_type = serializers.CharField()
+    language = serializers.CharField()
+    doc_date = serializers.DateField(allow_null=True)
+    authority = serializers.CharField()
+    page_count = serializers.IntegerField(allow_null=True)
+    truncated = serializers.BooleanField()
+    warnings = serializers.ListField(child=serializers.CharField())
+    source_version = serializers.CharField()
+    ingested_at = serializers.DateTimeField()
+    superseded_at = serializers.DateTimeField(allow_null=True)
+    source = SourceSerializer()
+
+
+class DocumentSerializer(serializers.Serializer[Any]):
+    document_id = serializers.UUIDField()
+    title = serializers.CharField()
+    visibility = serializers.CharField(source="space.visibility")
+    project_scope = serializers.CharField(source="space.project_scope", allow_null=True)
+    sensitivity = serializers.CharField(source="space.sensitivity")
+    ingested_by_principal_id = serializers.CharField()
+    legal_hold = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+
+
+class DocumentDetailSerializer(DocumentSerializer):
+    versions = VersionSerializer(many=True)
+
+
+class DeletionReceiptSerializer(serializers.Serializer[Any]):
+    document_id = serializers.UUIDField()
+    deleted_at = serializers.DateTimeField()
+    versions = serializers.IntegerField()
+    chunk_sets = serializers.IntegerField()
+    chunks = serializers.IntegerField()
+    index_rows = serializers.IntegerField()
+    traced_passages = serializers.IntegerField()
+    sources = serializers.ListField(child=serializers.UUIDField())
+    bytes_state = serializers.CharField()
+
+
+def as_uuid(value: str) -> UUID | None:
+    """A UUID in any spelling, or `None`: an id that cannot exist is simply not found."""
+    try:
+        return UUID(value)
+    except ValueError:
+        return None

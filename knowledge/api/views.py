@@ -1,0 +1,153 @@
+"""The knowledge calls: parse, one call of the store, render."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, TypeVar
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.parsers import JSONParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import Serializer
+from rest_framework.views import APIView
+
+from access.principal import Principal
+from knowledge.api import serializers as shapes
+from knowledge.api.pagination import DocumentPages
+from knowledge.links import citation_link
+from knowledge.wiring import store
+
+S = TypeVar("S", bound="Serializer[Any]")
+
+
+def parsed(serializer: type[S], data: Any) -> S:
+    """A request's data in its shape; raises REST framework's `ValidationError`."""
+    shape = serializer(data=data)
+    shape.is_valid(raise_exception=True)
+    return shape
+
+
+def query_of(serializer: type[S], request: Request) -> dict[str, Any]:
+    values: dict[str, Any] = parsed(serializer, request.query_params.dict()).validated_data
+    return values
+
+
+class KnowledgeView(APIView):
+    parser_classes = (JSONParser,)
+
+    def principal(self) -> Principal:
+        principal: Principal = self.request.auth
+        return principal
+
+
+class SearchView(KnowledgeView):
+    """Passages, word for word, each with its citation."""
+
+    @extend_schema(
+        operation_id="knowledge_search",
+        request=shapes.SearchRequestSerializer,
+        responses={200: shapes.SearchResultSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Searches what the caller may see and returns whole passages within a token budget."""
+        query = parsed(shapes.SearchRequestSerializer, request.data).value()
+        principal = self.principal()
+        result = store().search(query, principal)
+
+        def link(chunk_id: str) -> str:
+            return citation_link(chunk_id, principal, query.current_scope)
+
+        context = {"citation_url": link}
+        return Response(shapes.SearchResultSerializer(result, context=context).data)
+
+
+class IngestView(KnowledgeView):
+    """Admitting a document."""
+
+    @extend_schema(
+        operation_id="knowledge_ingest",
+        request=shapes.IngestRequestSerializer,
+        responses={
+            200: shapes.IngestResultSerializer,
+            201: shapes.IngestResultSerializer,
+        },
+    )
+    def post(self, request: Request) -> Response:
+        """Admits an uploaded file: all of it is searchable afterwards, or nothing is stored."""
+        asked = parsed(shapes.IngestRequestSerializer, request.data).value()
+        result = store().ingest(asked, self.principal())
+        status = HTTPStatus.OK if result.already_ingested else HTTPStatus.CREATED
+        return Response(shapes.IngestResultSerializer(result).data, status=status)
+
+
+class ChunkView(KnowledgeView):
+    """A citation."""
+
+    @extend_schema(
+        operation_id="chunks_retrieve",
+        parameters=[shapes.ReadQuerySerializer],
+        responses={200: shapes.ChunkSerializer},
+    )
+    def get(self, request: Request, chunk_id: str) -> Response:
+        """Resolves a citation to its words, lines, version and source."""
+        asked = query_of(shapes.ReadQuerySerializer, request)
+        chunk = store().get_chunk(chunk_id, self.principal(), **asked)
+        return Response(shapes.ChunkSerializer(chunk).data)
+
+
+class DocumentsView(KnowledgeView):
+    """The documents that the caller may see."""
+
+    @extend_schema(
+        operation_id="documents_list",
+        parameters=[shapes.ListQuerySerializer],
+        responses={200: shapes.DocumentSerializer(many=True)},
+    )
+    def get(self, request: Request) -> Response:
+        """Lists documents, newest first, a page at a time."""
+        asked = query_of(shapes.ListQuerySerializer, request)
+        pages = DocumentPages(self.principal(), asked["current_scope"], asked["page_size"])
+        return pages.response(request, self, shapes.DocumentSerializer)
+
+
+class DocumentView(KnowledgeView):
+    """One document."""
+
+    @extend_schema(
+        operation_id="documents_retrieve",
+        parameters=[shapes.ReadQuerySerializer],
+        responses={200: shapes.DocumentDetailSerializer},
+    )
+    def get(self, request: Request, document_id: UUID) -> Response:
+        """A document and its versions, newest first."""
+        asked = query_of(shapes.ReadQuerySerializer, request)
+        document = store().get_document(document_id, self.principal(), **asked)
+        return Response(shapes.DocumentDetailSerializer(document).data)
+
+    @extend_schema(
+        operation_id="documents_delete",
+        parameters=[shapes.DeleteQuerySerializer],
+        responses={200: shapes.DeletionReceiptSerializer},
+    )
+    def delete(self, request: Request, document_id: UUID) -> Response:
+        """Deletes a document for real and says what went."""
+        asked = query_of(shapes.DeleteQuerySerializer, request)
+        receipt = store().delete(document_id, self.principal(), **asked)
+        return Response(shapes.DeletionReceiptSerializer(receipt).data)
+
+
+class VersionsView(KnowledgeView):
+    """The versions of one document."""
+
+    @extend_schema(
+        operation_id="documents_versions",
+        parameters=[shapes.ReadQuerySerializer],
+        responses={200: shapes.VersionSerializer(many=True)},
+    )
+    def get(self, request: Request, document_id: UUID) -> Response:
+        """The versions of a document, newest first."""
+        asked = query_of(shapes.ReadQuerySerializer, request)
+        document = store().get_document(document_id, self.principal(), **asked)
+        return Response(shapes.VersionSerializer(document.versions.all(), many=True).data)

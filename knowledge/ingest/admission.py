@@ -1,0 +1,76 @@
+"""Step 1, admit: who may hand a document over, and which bytes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from access.errors import Malformed
+from access.principal import Principal
+from access.trust import OriginTrust, Scope
+from artifacts import store as artifacts
+from artifacts.models import Artifact
+from knowledge.core.errors import InvalidTitle, TooLarge, UntrustedOrigin
+from knowledge.core.types import ChunkDraft, IngestRequest, Verdict, Visibility
+
+TITLE_LIMIT = 500
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A request that may go ahead, and the bytes it speaks of."""
+
+    request: IngestRequest
+    principal: Principal
+    title: str
+    artifact: Artifact
+    content: bytes
+
+
+def admit(request: IngestRequest, principal: Principal, *, max_bytes: int) -> Admitted:
+    """Raises why the document cannot be taken; reads nothing before trust and scope are there."""
+    principal.require(Scope.WRITE)
+    if not principal.trust_of(request.origin_trust).at_least(OriginTrust.USER):
+        raise UntrustedOrigin(
+            "The turn's origin trust is below USER. A person may admit this document,"
+            " or an agent may propose it for retention."
+        )
+    title = checked_title(request.title)
+    if (request.visibility is Visibility.PROJECT) != (request.project_scope is not None):
+        raise Malformed("project_scope is given exactly when visibility is 'project'.")
+    if request.project_scope is not None:
+        principal.require_project(request.project_scope)
+    if request.document_id is not None and request.source is not None:
+        raise Malformed("Give document_id or source, not both.")
+    artifact = artifacts.get(principal, request.artifact_id)
+    if artifact.byte_size > max_bytes:
+        raise TooLarge(f"The document has {artifact.byte_size:,} bytes; {max_bytes:,} are allowed.")
+    return Admitted(
+        request=request,
+        principal=principal,
+        title=title,
+        artifact=artifact,
+        content=artifacts.read_bytes(artifact),
+    )
+
+
+def checked_title(title: str) -> str:
+    """A title as it will be stored; raises `InvalidTitle`."""
+    if _CONTROL.search(title):
+        raise InvalidTitle("The title holds a control character.")
+    title = title.strip()
+    if not title:
+        raise InvalidTitle("The title is empty.")
+    if len(title) > TITLE_LIMIT:
+        raise InvalidTitle(f"The title is longer than {TITLE_LIMIT} characters.")
+    return title
+
+
+class AdmitAll:
+    """The admission policy of an installation that has no other: every chunk is admitted."""
+
+    version = "admit-all-1"
+
+    def classify(self, chunk: ChunkDraft) -> Verdict:  # noqa: ARG002 - the port's shape
+        return Verdict.ADMIT

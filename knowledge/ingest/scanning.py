@@ -1,0 +1,100 @@
+"""Step 4, scan: secrets refuse the document, instruction-like text is flagged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from knowledge.core.errors import SecretFound
+from knowledge.core.ports import InstructionScanner, SecretScanner
+from knowledge.core.types import ChunkDraft, InstructionMatch, SecretFinding
+
+TEXT = "text"
+
+
+class SecretGate:
+    """Scans a document whole, for a scan of each chunk would miss what a boundary splits.
+
+    The raw text is scanned as well as the normalised one, and so is everything that is shown
+    beside a passage: title, file name, metadata, the connector's identity.
+    """
+
+    def __init__(self, scanner: SecretScanner) -> None:
+        self._scanner = scanner
+
+    def check(
+        self,
+        *,
+        raw: str,
+        normalised: str,
+        fields: Mapping[str, str],
+        chunks: Sequence[ChunkDraft],
+    ) -> None:
+        """Raises `SecretFound` with every finding and where it stands; never with its value."""
+        findings = [
+            _described(finding, field=field)
+            for field, value in fields.items()
+            if value
+            for finding in self._scanner.scan(value)
+        ]
+        placed = self._scanner.scan(normalised)
+        findings += [
+            _described(found, field=TEXT, chunk=_chunk_at(chunks, found)) for found in placed
+        ]
+        if raw != normalised:
+            seen = {found.fingerprint for found in placed}
+            findings += [
+                _described(found, field=TEXT)
+                for found in self._scanner.scan(raw)
+                if found.fingerprint not in seen
+            ]
+        if findings:
+            raise SecretFound(findings)
+
+
+def flag_instructions(
+    scanner: InstructionScanner, chunks: Sequence[ChunkDraft], *, title: str
+) -> list[list[dict[str, Any]]]:
+    """Per chunk, what in it reads like an instruction: `{family, part, start, end}`.
+
+    `part` is `text` (offsets into the chunk's text) or `heading` (the title and the heading
+    path, which are rendered with the passage and so are scanned with it).
+    """
+
+    @cache
+    def in_heading(path: tuple[str, ...]) -> list[InstructionMatch]:
+        return scanner.scan("\n".join((title, *path)))
+
+    return [
+        [
+            {"family": match.family, "part": part, "start": match.start, "end": match.end}
+            for part, matches in (
+                ("heading", in_heading(chunk.heading_path)),
+                (TEXT, scanner.scan(chunk.text)),
+            )
+            for match in matches
+        ]
+        for chunk in chunks
+    ]
+
+
+def _chunk_at(chunks: Sequence[ChunkDraft], finding: SecretFinding) -> ChunkDraft | None:
+    """The chunk that holds the finding's line, or the one that its heading line belongs to."""
+    return next((chunk for chunk in chunks if finding.line <= chunk.line_end), None)
+
+
+def _described(
+    finding: SecretFinding, *, field: str, chunk: ChunkDraft | None = None
+) -> dict[str, Any]:
+    return {
+        "field": field,
+        "rule": finding.rule,
+        "layer": finding.layer,
+        "line": finding.line,
+        "column": finding.column,
+        "chunk_ordinal": chunk.ordinal if chunk else None,
+        "heading_path": list(chunk.heading_path) if chunk else [],
+        "length": finding.length,
+        "preview": f"•••• ({finding.length} characters)",
+    }

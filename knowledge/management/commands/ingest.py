@@ -1,0 +1,121 @@
+"""manage.py ingest: admits files and folders, each file whole or not at all."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from access.commands import VerbatimCommand, add_caller_arguments, caller
+from access.errors import VerbatimError
+from access.principal import Principal
+from access.trust import OriginTrust, Sensitivity
+from artifacts import store as artifacts
+from artifacts.files import files_below, open_regular
+from knowledge.api.serializers import IngestReportSerializer
+from knowledge.core.types import ConnectorIdentity, IngestRequest, Visibility
+from knowledge.wiring import store
+
+
+class Command(VerbatimCommand):
+    help = "Admits files, and all files in folders, into a tenant's corpus."
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+        add_caller_arguments(parser)
+        parser.add_argument(
+            "--visibility", required=True, choices=[word.value for word in Visibility]
+        )
+        parser.add_argument("--title", help="for a single file; else the file's name")
+        parser.add_argument(
+            "--sensitivity",
+            default=Sensitivity.INTERNAL.value,
+            choices=[level.value for level in Sensitivity],
+        )
+        parser.add_argument("--doc-date", type=date.fromisoformat, help="YYYY-MM-DD")
+
+    def run(self, options: dict[str, Any]) -> None:
+        missing = [path for path in options["paths"] if not path.is_symlink() and not path.exists()]
+        if missing:
+            raise CommandError(f"There is no file or folder {missing[0]}.", returncode=1)
+        files = [file for path in options["paths"] for file in files_below(path)]
+        if options["title"] and len(files) != 1:
+            raise CommandError("--title names one document, so give one file.", returncode=1)
+        principal = caller(options)
+        outcomes = dict.fromkeys(("ingested", "unchanged", "refused"), 0)
+        with self._progress() as progress:
+            for file in progress.track(files, description="Admitting"):
+                told = self._admit(file, principal, options)
+                outcomes[told["outcome"]] += 1
+                self.emit(told, _line(told))
+        if not self.as_json:
+            counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+            self.stdout.write(f"{len(files)} files: {counts}.")
+        if outcomes["refused"]:
+            raise SystemExit(1)
+
+    def _progress(self) -> Progress:
+        console = Console(stderr=True)
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=self.as_json or not console.is_terminal,
+        )
+
+    def _admit(self, file: Path, principal: Principal, options: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with open_regular(file) as content:
+                artifact = artifacts.put(principal, content, filename=file.name)
+            try:
+                result = store().ingest(
+                    IngestRequest(
+                        artifact_id=artifact.pk,
+                        title=options["title"] or _title(file),
+                        visibility=Visibility(options["visibility"]),
+                        project_scope=options["project"],
+                        sensitivity=Sensitivity(options["sensitivity"]),
+                        doc_date=options["doc_date"],
+                        # The path is the document's identity: an edited file is a new version.
+                        source=ConnectorIdentity(type="file", id=str(file.resolve())),
+                        origin_trust=OriginTrust.USER,
+                    ),
+                    principal,
+                )
+            finally:
+                # The upload was only the way in; the document keeps a source of its own.
+                artifacts.expire_now(artifact)
+        except VerbatimError as refused:
+            return {
+                "path": str(file),
+                "outcome": "refused",
+                "code": refused.code,
+                "detail": refused.detail,
+                **({"findings": found} if (found := refused.members.get("findings")) else {}),
+            }
+        return {
+            "path": str(file),
+            "outcome": "unchanged" if result.already_ingested else "ingested",
+            "document_id": str(result.document_id),
+            "version": result.version,
+            "report": IngestReportSerializer(result.report).data,
+        }
+
+
+def _title(file: Path) -> str:
+    words = file.stem.replace("_", " ").replace("-", " ").strip()
+    return words[:1].upper() + words[1:] if words else file.name
+
+
+def _line(told: dict[str, Any]) -> str:
+    if told["outcome"] == "refused":
+        return f"refused    {told['path']}: {told['code']}: {told['detail']}"
+    chunks = told["report"]["chunks"]
+    return f"{told['outcome']:10} {told['path']}: version {told['version']}, {chunks} chunks"

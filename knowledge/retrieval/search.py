@@ -1,0 +1,94 @@
+"""A question's way: form, arms, fuse, rank, floor and budget, render, trace."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from django.db import connection
+
+from access.principal import Principal
+from access.tenancy import tenant_session
+from knowledge.core.budget import select
+from knowledge.core.fusion import Fusion
+from knowledge.core.ports import TokenCounter
+from knowledge.core.query import form_query
+from knowledge.core.ranking import RankingPolicy, rank
+from knowledge.core.rendering import render
+from knowledge.core.scope import resolve_scope
+from knowledge.core.types import KnowledgeQuery, RankedPassage, RenderedBlock, SearchResult
+from knowledge.retrieval.arms import SearchArm, SearchView
+from knowledge.retrieval.candidates import load_candidates
+from knowledge.retrieval.trace import record_trace
+
+CANDIDATES = 100
+NOTHING_FOUND = "Nothing that you may see matches these words."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searcher:
+    """Retrieval with its parts. Read-only but for the trace."""
+
+    arms: Sequence[SearchArm]
+    fusion: Fusion
+    policy: RankingPolicy
+    tokens: TokenCounter
+
+    def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
+        """Raises `InvalidQuery` for what is not a text and `ProjectForbidden`; never for words."""
+        started = time.perf_counter()
+        formed = form_query(query)
+        scope = resolve_scope(principal, query.current_scope)
+        with tenant_session(principal.tenant_id):
+            now = _now()
+            as_of = query.as_of or now
+            view = SearchView.of(scope, as_of=query.as_of)
+            found = {
+                arm.name: arm.search(view, formed, CANDIDATES) for arm in self.arms if formed.terms
+            }
+            candidates = load_candidates(view, self.fusion.fuse(found), found)
+            ranked = rank(candidates, query, self.policy, now.date())
+            selection = select(
+                ranked,
+                floor=self.policy.floor if query.min_score is None else query.min_score,
+                max_per_document=query.max_per_document,
+                max_passages=query.max_passages,
+                budget_tokens=query.budget_tokens,
+            )
+            notes = formed.notes if candidates or formed.notes else (NOTHING_FOUND,)
+            result = SearchResult(
+                policy=self.policy.version,
+                as_of=as_of,
+                trace_id=uuid4(),
+                block=self._block(selection.passages, as_of),
+                passages=selection.passages,
+                omitted=selection.omitted,
+                notes=notes,
+            )
+            record_trace(
+                query,
+                principal,
+                result,
+                created_at=now,
+                duration_ms=(time.perf_counter() - started) * 1_000,
+            )
+        return result
+
+    def _block(self, passages: Sequence[RankedPassage], as_of: datetime) -> RenderedBlock:
+        text = render(passages, as_of=as_of, policy=self.policy.version)
+        return RenderedBlock(
+            text=text,
+            sha256=hashlib.sha256(text.encode()).hexdigest(),
+            tokens=self.tokens.count(text),
+        )
+
+
+def _now() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now

@@ -1,0 +1,70 @@
+"""The one front door. API, admin, tasks, MCP tools and commands are thin callers of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from access.errors import NotFound
+from access.principal import Principal
+from access.tenancy import tenant_session
+from knowledge.core.scope import resolve_scope
+from knowledge.core.types import IngestRequest, IngestResult, KnowledgeQuery, SearchResult
+from knowledge.ingest.pipeline import Ingestor
+from knowledge.lifecycle.delete import DeletionReceipt, delete_document
+from knowledge.models import Chunk, Document
+from knowledge.retrieval.search import Searcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeStore:
+    """Every call takes the caller; what the caller may not see raises `NotFound`."""
+
+    ingestor: Ingestor
+    searcher: Searcher
+
+    def ingest(self, request: IngestRequest, principal: Principal) -> IngestResult:
+        return self.ingestor.ingest(request, principal)
+
+    def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
+        return self.searcher.search(query, principal)
+
+    def get_chunk(
+        self, chunk_id: str, principal: Principal, *, current_scope: str | None = None
+    ) -> Chunk:
+        """A citation's passage with its version, document and source; `NotFound` otherwise."""
+        with tenant_session(principal.tenant_id):
+            chunk = (
+                Chunk.objects.readable(resolve_scope(principal, current_scope))
+                .with_document()
+                .filter(chunk_id=chunk_id)
+                .first()
+            )
+        if chunk is None:
+            raise NotFound
+        return chunk
+
+    def get_document(
+        self, document_id: UUID, principal: Principal, *, current_scope: str | None = None
+    ) -> Document:
+        """A document with its versions, newest first."""
+        with tenant_session(principal.tenant_id):
+            document = (
+                Document.objects.readable(resolve_scope(principal, current_scope))
+                .with_versions()
+                .filter(document_id=document_id)
+                .first()
+            )
+        if document is None:
+            raise NotFound
+        return document
+
+    def delete(
+        self,
+        document_id: UUID,
+        principal: Principal,
+        *,
+        current_scope: str | None = None,
+        reason: str = "",
+    ) -> DeletionReceipt:
+        return delete_document(document_id, principal, current_scope=current_scope, reason=reason)
