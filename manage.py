@@ -58,6 +58,7 @@ def _run() -> None:
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGHUP, _end)
     try:
         _run()
     except ImproperlyConfigured as error:

@@ -123,6 +123,9 @@ def _secret_key() -> str:
 
 SECRET_KEY = _secret_key()
 
+# How long a citation link of a search opens for whoever holds it.
+CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
+
 # --- the application
 
 INSTALLED_APPS = [
@@ -187,6 +190,7 @@ USE_I18N = True
 
 ARTIFACT_ROOT = environment.folder("ARTIFACT_ROOT", VAR / "blobs")
 ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
+CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
 ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
 MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, least=1)
 MAX_UPLOAD_BYTES = environment.number("MAX_UPLOAD_BYTES", 256 * 1024**2, least=1)
