@@ -1,0 +1,33 @@
+"""From bytes to text: the built-in extractors and the registry that picks one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from knowledge.adapters.extractors.markdown import MarkdownExtractor
+from knowledge.adapters.extractors.media_types import MediaType, decide
+from knowledge.adapters.extractors.text import TextExtractor
+from knowledge.core.errors import UnsupportedMediaType
+from knowledge.core.ports import Extractor
+
+__all__ = ["Extractors", "MarkdownExtractor", "MediaType", "TextExtractor", "decide"]
+
+
+class Extractors:
+    """Which extractor reads which media type. The first that supports it wins, and those that an
+    installation registers come before the built-in ones."""
+
+    def __init__(self, registered: Sequence[Extractor] = ()) -> None:
+        self._extractors: tuple[Extractor, ...] = (
+            *registered,
+            MarkdownExtractor(),
+            TextExtractor(),
+        )
+
+    def for_type(self, media_type: str) -> Extractor:
+        for extractor in self._extractors:
+            if extractor.supports(media_type):
+                return extractor
+        raise UnsupportedMediaType(
+            f"Files of the type {media_type} cannot be admitted.", media_type=media_type
+        )
