@@ -1,0 +1,159 @@
+"""Isolation of tenants by the database itself, with the application's filters taken away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import IntegrityError, ProgrammingError, connection, transaction
+
+from access.checks import database_roles
+from access.models import ApiKey, Operator
+from access.tenancy import operations_session, tenant_session
+from knowledge.models import Chunk, VisibilitySpace
+from knowledge.retrieval import lexical
+from tests.support import admit, ask, bearer, principal
+
+TENANT_TABLES = [
+    model
+    for name in ("access", "artifacts", "knowledge")
+    for model in apps.get_app_config(name).get_models()
+    if any(field.name == "tenant_id" for field in model._meta.get_fields())
+]
+
+
+@pytest.fixture
+def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
+    for tenant in ("acme", "globex"):
+        bearer("alice", tenant)
+        admit(f"# Pumps\n\nThe {tenant} pump runs at night. zebra\n", by=principal(tenant=tenant))
+        ask("pump", by=principal(tenant=tenant))
+        user = django_user_model.objects.create_user(f"op-{tenant}")
+        with tenant_session(tenant):
+            Operator.objects.create(user=user, tenant_id=tenant)
+
+
+@pytest.mark.usefixtures("two_tenants")
+@pytest.mark.parametrize("model", TENANT_TABLES, ids=lambda model: model._meta.db_table)
+def test_no_filter_still_sees_one_tenant(model: Any) -> None:
+    if model._meta.db_table == "knowledge_refusalcount":
+        for tenant in ("acme", "globex"):
+            with tenant_session(tenant):
+                model.objects.create(tenant_id=tenant, day="2026-01-01", reason="x", count=1)
+    with operations_session():
+        assert set(model.objects.values_list("tenant_id", flat=True)) == {"acme", "globex"}
+    with tenant_session("acme"):
+        assert set(model.objects.values_list("tenant_id", flat=True)) == {"acme"}
+        assert not model.objects.filter(tenant_id="globex").exists()
+    assert not model.objects.exists(), "outside a session nobody's rows are visible"
+
+
+@pytest.mark.django_db
+def test_every_table_with_a_tenant_has_forced_row_level_security() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity,"
+            " (SELECT count(*) FROM pg_policy p WHERE p.polrelid = c.oid)"
+            " FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+            " WHERE a.attname = 'tenant_id' AND c.relkind = 'r'"
+        )
+        found = cursor.fetchall()
+    assert {name for name, _, _ in found} == {model._meta.db_table for model in TENANT_TABLES}
+    assert all(forced and policies == 2 for _, forced, policies in found), found
+
+
+@pytest.mark.usefixtures("two_tenants")
+def test_a_foreign_row_cannot_be_written() -> None:
+    with tenant_session("acme"):
+        with pytest.raises(ProgrammingError), transaction.atomic():
+            VisibilitySpace.objects.create(
+                tenant_id="globex", visibility="tenant", sensitivity="public"
+            )
+        assert Chunk.objects.filter(tenant_id="globex").update(text="x") == 0
+        assert not ApiKey.objects.filter(tenant_id="globex").delete()[0]
+
+
+@pytest.mark.usefixtures("two_tenants")
+def test_a_search_without_its_space_predicate_returns_nothing_foreign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgetful = lexical._SEARCH.replace("AND i.space = ANY (%(spaces)s::int[])", "")
+    assert forgetful != lexical._SEARCH
+    monkeypatch.setattr(lexical, "_SEARCH", forgetful)
+    everything = ask("zebra", by=principal(tenant="acme"), max_passages=50)
+    assert [passage.candidate.text for passage in everything.passages] == [
+        "The acme pump runs at night. zebra"
+    ]
+    assert not everything.omitted
+
+
+@pytest.mark.usefixtures("two_tenants")
+def test_reading_every_index_row_turns_into_own_text_only() -> None:
+    with tenant_session("acme"), connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM knowledge_chunk_index")
+        assert cursor.fetchone()[0] == 2
+        cursor.execute(
+            "SELECT c.tenant_id FROM knowledge_chunk_index i JOIN knowledge_chunk c ON c.id = i.chunk"
+        )
+        assert cursor.fetchall() == [("acme",)]
+
+
+@pytest.mark.usefixtures("two_tenants")
+def test_an_inner_session_gives_back_the_outer_one() -> None:
+    with tenant_session("acme"):
+        with tenant_session("globex"):
+            assert set(Chunk.objects.values_list("tenant_id", flat=True)) == {"globex"}
+        assert set(Chunk.objects.values_list("tenant_id", flat=True)) == {"acme"}
+        with operations_session():
+            assert Chunk.objects.count() == 2
+            with tenant_session("globex"):
+                assert Chunk.objects.count() == 1
+            assert Chunk.objects.count() == 2
+        assert set(Chunk.objects.values_list("tenant_id", flat=True)) == {"acme"}
+    assert not Chunk.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_context_never_outlives_its_transaction(blob_root: Path) -> None:
+    """With real commits, since a local setting outlives a savepoint but not a transaction."""
+    admit("# Pumps\n\nThe pump runs at night.\n")
+
+    def visible() -> int:
+        return Chunk.objects.count()
+
+    with tenant_session("acme"):
+        assert visible() == 1
+    assert visible() == 0
+    with pytest.raises(ZeroDivisionError), tenant_session("acme"):
+        raise ZeroDivisionError
+    assert visible() == 0
+    with pytest.raises(ZeroDivisionError), operations_session():
+        raise ZeroDivisionError
+    assert visible() == 0
+    with pytest.raises(IntegrityError), tenant_session("acme"):
+        VisibilitySpace.objects.create(tenant_id="acme", visibility="nobody", sensitivity="public")
+    assert visible() == 0
+    with tenant_session("acme"):
+        with pytest.raises(ZeroDivisionError), operations_session():
+            raise ZeroDivisionError
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('role'), current_setting('verbatim.tenant')")
+            assert cursor.fetchone() == ("none", "acme")
+    assert visible() == 0
+
+
+def test_a_session_needs_a_tenant() -> None:
+    with pytest.raises(ValueError, match="needs a tenant"), tenant_session(""):
+        pass
+
+
+@pytest.mark.django_db
+def test_the_application_cannot_bypass_the_policies() -> None:
+    assert database_roles(databases=["default"]) == []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = session_user")
+        assert cursor.fetchone() == (False, False)
+        cursor.execute("SELECT pg_has_role(session_user, 'verbatim_operations', 'USAGE')")
+        assert cursor.fetchone() == (False,), "its privileges need a switch of role"

@@ -1,0 +1,126 @@
+"""What many tests need: callers, uploads, admitted documents, and a count of all that exists."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+from django.db import connection
+
+from access.models import ApiKey
+from access.principal import Principal
+from access.tenancy import operations_session
+from access.trust import OriginTrust, Scope, Sensitivity
+from artifacts import store as artifacts
+from artifacts.models import Artifact
+from knowledge.core.types import (
+    IngestRequest,
+    IngestResult,
+    KnowledgeQuery,
+    SearchResult,
+    Visibility,
+)
+from knowledge.wiring import store
+
+
+def principal(who: str = "alice", tenant: str = "acme", **given: Any) -> Principal:
+    """A person of a tenant who may admit documents, and name the project `apollo`."""
+    return Principal(
+        **{
+            "tenant_id": tenant,
+            "principal_id": who,
+            "scopes": frozenset({Scope.WRITE}),
+            "projects": frozenset({"apollo"}),
+            "max_origin_trust": OriginTrust.USER,
+            "sensitivity_ceiling": Sensitivity.RESTRICTED,
+            **given,
+        }
+    )
+
+
+def bearer(
+    who: str = "alice",
+    tenant: str = "acme",
+    *,
+    scopes: Iterable[Scope] = (Scope.WRITE,),
+    projects: Iterable[str] | None = ("apollo",),
+    max_origin_trust: OriginTrust = OriginTrust.USER,
+    sensitivity_ceiling: Sensitivity = Sensitivity.RESTRICTED,
+) -> dict[str, str]:
+    """The header of a fresh API key, for `client.get(..., headers=bearer())`."""
+    _, plain = ApiKey.issue(
+        tenant_id=tenant,
+        principal_id=who,
+        scopes=scopes,
+        projects=projects,
+        max_origin_trust=max_origin_trust,
+        sensitivity_ceiling=sensitivity_ceiling,
+    )
+    return {"Authorization": f"Bearer {plain}"}
+
+
+def upload(
+    by: Principal, content: str | bytes, filename: str = "note.md", media_type: str = ""
+) -> Artifact:
+    data = content.encode() if isinstance(content, str) else content
+    return artifacts.put(by, io.BytesIO(data), filename=filename, media_type=media_type)
+
+
+def admit(
+    content: str | bytes,
+    *,
+    by: Principal | None = None,
+    filename: str = "note.md",
+    media_type: str = "",
+    title: str = "A note",
+    visibility: Visibility = Visibility.TENANT,
+    **given: Any,
+) -> IngestResult:
+    """Uploads and ingests, on behalf of a person."""
+    caller = by or principal()
+    if visibility is Visibility.PROJECT:
+        given.setdefault("project_scope", "apollo")
+    return store().ingest(
+        IngestRequest(
+            artifact_id=upload(caller, content, filename, media_type).pk,
+            title=title,
+            visibility=visibility,
+            **{"origin_trust": OriginTrust.USER, **given},
+        ),
+        caller,
+    )
+
+
+def ask(text: str, *, by: Principal | None = None, **given: Any) -> SearchResult:
+    return store().search(
+        KnowledgeQuery(text=text, **{"min_score": 0.0, **given}), by or principal()
+    )
+
+
+def texts(result: SearchResult) -> list[str]:
+    return [passage.candidate.text for passage in result.passages]
+
+
+def footprint(blob_root: Path, *, without: Iterable[str] = ()) -> dict[str, Any]:
+    """The number of rows in every table of ours, and every blob: what an act leaves behind."""
+    left_out = set(without)
+    tables = sorted(
+        model._meta.db_table
+        for name in ("access", "artifacts", "knowledge")
+        for model in apps.get_app_config(name).get_models()
+    )
+    with operations_session(), connection.cursor() as cursor:
+        counted: dict[str, Any] = {}
+        for table in tables:
+            if table not in left_out:
+                cursor.execute(f"SELECT count(*) FROM {table}")
+                counted[table] = cursor.fetchone()[0]
+    counted["blobs"] = sorted(
+        (str(path.relative_to(blob_root)), path.read_bytes())
+        for path in blob_root.rglob("*")
+        if path.is_file()
+    )
+    return counted
