@@ -21,6 +21,17 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+class ReadQuerySerializer(StrictSerializer):
+    """The query string of every call that reads."""
+
+    current_scope = serializers.CharField(
+        max_length=200,
+        required=False,
+        default=None,
+        help_text="The project on whose behalf you read; absent means no project.",
+    )
+
+
 class InstantField(serializers.Field[datetime, str, str, Any]):
     """An ISO 8601 timestamp with an offset. A naive one is refused, for nobody's clock is ours."""
 

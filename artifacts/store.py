@@ -30,14 +30,15 @@ _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}(?:\s*;[^\x00-
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _BLOCK = 1 << 20
 
-ReadRule = Callable[[Principal], Q]
+ReadRule = Callable[[Principal, str | None], Q]
 _read_rules: dict[ArtifactOrigin, ReadRule] = {}
 
 
 def register_read_rule(origin: ArtifactOrigin, rule: ReadRule) -> None:
     """Lets a layer above say who may read the artifacts of an origin that it owns.
 
-    The rule gives the condition, in SQL, under which a principal may read one.
+    The rule gives the condition, in SQL, under which a principal may read one on behalf of a
+    project, or of none.
     """
     _read_rules[origin] = rule
 
@@ -76,11 +77,11 @@ def put(
         raise
 
 
-def get(principal: Principal, artifact_id: UUID) -> Artifact:
+def get(principal: Principal, artifact_id: UUID, *, current_scope: str | None = None) -> Artifact:
     """The artifact, when the principal may read it; `NotFound` when not or when expired."""
     with tenant_session(principal.tenant_id):
         artifact = (
-            Artifact.objects.filter(_readable_by(principal), id=artifact_id)
+            Artifact.objects.filter(_readable_by(principal, current_scope), id=artifact_id)
             .exclude(expires_at__lte=Now())
             .first()
         )
@@ -120,10 +121,10 @@ def expire_now(artifact: Artifact) -> None:
         expire([artifact.pk], timezone.now())
 
 
-def _readable_by(principal: Principal) -> Q:
+def _readable_by(principal: Principal, current_scope: str | None) -> Q:
     own = Q(principal_id=principal.principal_id) & ~Q(origin__in=list(_read_rules))
     for origin, rule in _read_rules.items():
-        own |= Q(origin=origin) & rule(principal)
+        own |= Q(origin=origin) & rule(principal, current_scope)
     return own
 
 

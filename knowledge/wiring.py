@@ -2,6 +2,68 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils.crypto import salted_hmac
+
+from access.principal import Principal
+from artifacts.models import ArtifactOrigin
+from artifacts.store import register_read_rule
+from knowledge.adapters.extractors import Extractors
+from knowledge.adapters.injection import FamilyInstructionScanner
+from knowledge.adapters.language import Py3LangidDetector
+from knowledge.adapters.secrets import LayeredSecretScanner
+from knowledge.adapters.stemmer import PostgresStemmer
+from knowledge.adapters.tokens import TiktokenCounter
+from knowledge.core.chunking import StructureChunker
+from knowledge.core.fusion import CalibratedFusion
+from knowledge.core.ranking import RankingPolicy
+from knowledge.core.scope import resolve_scope
+from knowledge.ingest.admission import AdmitAll
+from knowledge.ingest.pipeline import Ingestor
+from knowledge.models import DocumentVersion, VisibilitySpace
+from knowledge.retrieval.lexical import LexicalArm
+from knowledge.retrieval.search import Searcher
+from knowledge.store import KnowledgeStore
+
+
+@cache
+def store() -> KnowledgeStore:
+    """The knowledge store of this process."""
+    tokens = TiktokenCounter()
+    stemmer = PostgresStemmer()
+    return KnowledgeStore(
+        ingestor=Ingestor(
+            extractors=Extractors(),
+            chunker=StructureChunker(tokens),
+            secret_scanner=LayeredSecretScanner(
+                fingerprint_key=salted_hmac("verbatim.secrets", "", algorithm="sha256").digest(),
+                rule_cache=Path(settings.VAR) / "secret-rules",
+            ),
+            instruction_scanner=FamilyInstructionScanner(),
+            admission_policy=AdmitAll(),
+            stemmer=stemmer,
+            language_detector=Py3LangidDetector(),
+            max_bytes=settings.MAX_DOCUMENT_BYTES,
+        ),
+        searcher=Searcher(
+            arms=(LexicalArm(stemmer),),
+            fusion=CalibratedFusion(),
+            policy=RankingPolicy(),
+            tokens=tokens,
+        ),
+    )
+
 
 def register_read_rules() -> None:
-    pass
+    """A document's source may be read by whoever may see the document."""
+
+    def source_rule(principal: Principal, current_scope: str | None) -> Q:
+        spaces = VisibilitySpace.objects.visible_to(resolve_scope(principal, current_scope))
+        seen = DocumentVersion.objects.filter(document__space__in=spaces)
+        return Q(pk__in=seen.values("source"))
+
+    register_read_rule(ArtifactOrigin.KNOWLEDGE_SOURCE, source_rule)

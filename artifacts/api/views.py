@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from access.serializers import ReadQuerySerializer
 from artifacts import store
 from artifacts.api.ranges import parse_range
 from artifacts.api.serializers import ArtifactSerializer, UploadSerializer
@@ -56,10 +57,14 @@ class ArtifactsView(APIView):
 class ArtifactView(APIView):
     """One artifact."""
 
-    @extend_schema(operation_id="artifacts_retrieve", responses={200: ArtifactSerializer})
+    @extend_schema(
+        operation_id="artifacts_retrieve",
+        parameters=[ReadQuerySerializer],
+        responses={200: ArtifactSerializer},
+    )
     def get(self, request: Request, artifact_id: UUID) -> Response:
         """What is known of a file that the caller may read."""
-        return Response(ArtifactSerializer(store.get(request.auth, artifact_id)).data)
+        return Response(ArtifactSerializer(_artifact(request, artifact_id)).data)
 
 
 class ArtifactContentView(APIView):
@@ -67,6 +72,7 @@ class ArtifactContentView(APIView):
 
     @extend_schema(
         operation_id="artifacts_content",
+        parameters=[ReadQuerySerializer],
         responses={
             (200, "application/octet-stream"): OpenApiTypes.BINARY,
             (206, "application/octet-stream"): OpenApiTypes.BINARY,
@@ -75,13 +81,19 @@ class ArtifactContentView(APIView):
     )
     def get(self, request: Request, artifact_id: UUID) -> HttpResponseBase:
         """Downloads the original bytes; takes a single byte range."""
-        artifact = store.get(request.auth, artifact_id)
+        artifact = _artifact(request, artifact_id)
         try:
             return download(artifact, request.headers.get("Range"))
         except RangeNotSatisfiable as outside:
             response = Response(outside.problem(), status=outside.status)
             response["Content-Range"] = f"bytes */{artifact.byte_size}"
             return response
+
+
+def _artifact(request: Request, artifact_id: UUID) -> Artifact:
+    asked = ReadQuerySerializer(data=request.query_params.dict())
+    asked.is_valid(raise_exception=True)
+    return store.get(request.auth, artifact_id, **asked.validated_data)
 
 
 def download(artifact: Artifact, range_header: str | None = None) -> StreamingHttpResponse:

@@ -8,7 +8,7 @@ from uuid import UUID
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from access.serializers import InstantField, StrictSerializer
+from access.serializers import InstantField, ReadQuerySerializer, StrictSerializer
 from access.trust import OriginTrust, Sensitivity
 from knowledge.adapters.language import LANGUAGES
 from knowledge.core.query import MAX_TEXT
@@ -200,17 +200,6 @@ class SearchResultSerializer(serializers.Serializer[Any]):
 
 
 # --- documents and citations -----------------------------------------------------------------
-
-
-class ReadQuerySerializer(StrictSerializer):
-    """The query string of every call that reads."""
-
-    current_scope = serializers.CharField(
-        max_length=200,
-        required=False,
-        default=None,
-        help_text="The project on whose behalf you read; absent means no project.",
-    )
 
 
 class ListQuerySerializer(ReadQuerySerializer):

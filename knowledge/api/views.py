@@ -14,6 +14,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from access.principal import Principal
+from access.serializers import ReadQuerySerializer
 from knowledge.api import serializers as shapes
 from knowledge.api.pagination import DocumentPages
 from knowledge.links import citation_link
@@ -87,12 +88,12 @@ class ChunkView(KnowledgeView):
 
     @extend_schema(
         operation_id="chunks_retrieve",
-        parameters=[shapes.ReadQuerySerializer],
+        parameters=[ReadQuerySerializer],
         responses={200: shapes.ChunkSerializer},
     )
     def get(self, request: Request, chunk_id: str) -> Response:
         """Resolves a citation to its words, lines, version and source."""
-        asked = query_of(shapes.ReadQuerySerializer, request)
+        asked = query_of(ReadQuerySerializer, request)
         chunk = store().get_chunk(chunk_id, self.principal(), **asked)
         return Response(shapes.ChunkSerializer(chunk).data)
 
@@ -117,12 +118,12 @@ class DocumentView(KnowledgeView):
 
     @extend_schema(
         operation_id="documents_retrieve",
-        parameters=[shapes.ReadQuerySerializer],
+        parameters=[ReadQuerySerializer],
         responses={200: shapes.DocumentDetailSerializer},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """A document and its versions, newest first."""
-        asked = query_of(shapes.ReadQuerySerializer, request)
+        asked = query_of(ReadQuerySerializer, request)
         document = store().get_document(document_id, self.principal(), **asked)
         return Response(shapes.DocumentDetailSerializer(document).data)
 
@@ -143,11 +144,11 @@ class VersionsView(KnowledgeView):
 
     @extend_schema(
         operation_id="documents_versions",
-        parameters=[shapes.ReadQuerySerializer],
+        parameters=[ReadQuerySerializer],
         responses={200: shapes.VersionSerializer(many=True)},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """The versions of a document, newest first."""
-        asked = query_of(shapes.ReadQuerySerializer, request)
+        asked = query_of(ReadQuerySerializer, request)
         document = store().get_document(document_id, self.principal(), **asked)
         return Response(shapes.VersionSerializer(document.versions.all(), many=True).data)

@@ -19,7 +19,7 @@ class PlannedChunk:
     """
 
     draft: ChunkDraft
-    key: bytes
+    key: str
     content_sha256: str
     verdict: Verdict
     matches: list[dict[str, Any]]

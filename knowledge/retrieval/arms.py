@@ -39,9 +39,17 @@ class SearchView:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What an arm found: number of a chunk to its score, 0..1, and what a person should know."""
+
+    scores: Mapping[int, float]
+    notes: tuple[str, ...] = ()
+
+
 class SearchArm(Protocol):
-    """One way of finding chunks. `search` maps the number of a chunk to its score, 0..1."""
+    """One way of finding chunks, best ones first, `limit` at most."""
 
     name: str
 
-    def search(self, view: SearchView, query: FormedQuery, limit: int) -> Mapping[int, float]: ...
+    def search(self, view: SearchView, query: FormedQuery, limit: int) -> Found: ...

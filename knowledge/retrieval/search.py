@@ -18,7 +18,7 @@ from knowledge.core.fusion import Fusion
 from knowledge.core.ports import TokenCounter
 from knowledge.core.query import form_query
 from knowledge.core.ranking import RankingPolicy, rank
-from knowledge.core.rendering import render
+from knowledge.core.rendering import BlockPassage, render
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery, RankedPassage, RenderedBlock, SearchResult
 from knowledge.retrieval.arms import SearchArm, SearchView
@@ -47,19 +47,20 @@ class Searcher:
             now = _now()
             as_of = query.as_of or now
             view = SearchView.of(scope, as_of=query.as_of)
-            found = {
-                arm.name: arm.search(view, formed, CANDIDATES) for arm in self.arms if formed.terms
-            }
-            candidates = load_candidates(view, self.fusion.fuse(found), found)
-            ranked = rank(candidates, query, self.policy, now.date())
+            found = {arm.name: arm.search(view, formed, CANDIDATES) for arm in self.arms}
+            scores = {name: arm.scores for name, arm in found.items()}
+            candidates = load_candidates(view, self.fusion.fuse(scores), scores)
+            ranked = rank(candidates, query, self.policy, as_of.date())
             selection = select(
                 ranked,
-                floor=self.policy.floor if query.min_score is None else query.min_score,
+                floor=self.policy.floor(query),
                 max_per_document=query.max_per_document,
                 max_passages=query.max_passages,
                 budget_tokens=query.budget_tokens,
             )
-            notes = formed.notes if candidates or formed.notes else (NOTHING_FOUND,)
+            notes = dict.fromkeys(note for arm in found.values() for note in arm.notes)
+            if not candidates and not notes:
+                notes[NOTHING_FOUND] = None
             result = SearchResult(
                 policy=self.policy.version,
                 as_of=as_of,
@@ -67,7 +68,7 @@ class Searcher:
                 block=self._block(selection.passages, as_of),
                 passages=selection.passages,
                 omitted=selection.omitted,
-                notes=notes,
+                notes=tuple(notes),
             )
             record_trace(
                 query,
@@ -79,7 +80,8 @@ class Searcher:
         return result
 
     def _block(self, passages: Sequence[RankedPassage], as_of: datetime) -> RenderedBlock:
-        text = render(passages, as_of=as_of, policy=self.policy.version)
+        shown = [BlockPassage.of(passage.candidate) for passage in passages]
+        text = render(shown, as_of=as_of, policy=self.policy.version)
         return RenderedBlock(
             text=text,
             sha256=hashlib.sha256(text.encode()).hexdigest(),
