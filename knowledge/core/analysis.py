@@ -360,12 +360,10 @@ def _pairs(run: str) -> Iterator[str]:
         yield first + second
 
 
-def _prepare(text: str) -> str:
+def visible(text: str) -> str:
     """Compatibility forms and invisible characters resolved."""
-    visible = _INVISIBLE_RUN.sub("", text)
-    return _INVISIBLE_RUN.sub(
-        "", unicodedata.normalize("NFKC", _TOO_MANY_MARKS.sub(r"\1", visible))
-    )
+    shown = _INVISIBLE_RUN.sub("", text)
+    return _INVISIBLE_RUN.sub("", unicodedata.normalize("NFKC", _TOO_MANY_MARKS.sub(r"\1", shown)))
 
 
 def _expand(text: str) -> _Expansion:
@@ -375,7 +373,7 @@ def _expand(text: str) -> _Expansion:
             return ((bounded(text.lower()), 0, len(text) <= MAX_WORD, False),), 1
         tokens = _ASCII_TOKEN.findall(text)
     else:
-        tokens = _TOKEN.findall(_prepare(text))
+        tokens = _TOKEN.findall(visible(text))
     identifier = _Identifier()
     at = 0
     for token in tokens:
