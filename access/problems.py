@@ -97,8 +97,13 @@ def problem_handler(exc: Exception, context: dict[str, Any]) -> Response:  # noq
 
 
 def problem_response(error: VerbatimError) -> HttpResponse:
-    """The same for addresses that are not REST framework's."""
-    return JsonResponse(error.problem(), status=error.status, content_type=CONTENT_TYPE)
+    """The same, byte for byte, for addresses that are not REST framework's."""
+    return JsonResponse(
+        error.problem(),
+        status=error.status,
+        content_type=CONTENT_TYPE,
+        json_dumps_params={"ensure_ascii": False, "separators": (",", ":")},
+    )
 
 
 def as_verbatim_error(exc: Exception) -> VerbatimError:  # noqa: PLR0911 - a table

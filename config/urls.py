@@ -19,3 +19,8 @@ urlpatterns = [
     path("", include("artifacts.api.urls")),
     path("", include("knowledge.api.urls")),
 ]
+
+handler400 = "config.problems.bad_request"
+handler403 = "config.problems.forbidden"
+handler404 = "config.problems.not_found"
+handler500 = "config.problems.server_error"

@@ -8,6 +8,7 @@ from uuid import UUID
 from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
+from knowledge.core.fingerprint import is_chunk_id
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import IngestRequest, IngestResult, KnowledgeQuery, SearchResult
 from knowledge.ingest.pipeline import Ingestor
@@ -33,6 +34,8 @@ class KnowledgeStore:
         self, chunk_id: str, principal: Principal, *, current_scope: str | None = None
     ) -> Chunk:
         """A citation's passage with its version, document and source; `NotFound` otherwise."""
+        if not is_chunk_id(chunk_id):
+            raise NotFound
         with tenant_session(principal.tenant_id):
             chunk = (
                 Chunk.objects.readable(resolve_scope(principal, current_scope))

@@ -71,6 +71,12 @@ def chunk_id(document_id: UUID, version: int, chunk_key: str) -> str:
     return "kc_" + _base32(digest, _CHUNK_ID_CHARACTERS)
 
 
+def is_chunk_id(text: str) -> bool:
+    """Whether this could be a citation at all; any other string names nothing."""
+    body = text.removeprefix("kc_")
+    return len(text) == _CHUNK_ID_CHARACTERS + 3 and body != text and set(body) <= set(_CROCKFORD)
+
+
 def _base32(digest: bytes, characters: int) -> str:
     number = int.from_bytes(digest) >> (len(digest) * 8 - characters * _BITS_OF_A_CHARACTER)
     return "".join(
