@@ -41,6 +41,9 @@ _CONFIGURATIONS = {
     "yi": "yiddish",
 }
 
+LANGUAGES = frozenset({UNSURE, *_CONFIGURATIONS.values()})
+"""The configurations that a document can be in; a request may name any of them."""
+
 _WINDOW = 4_000
 _FEWEST_LETTERS = 24
 _LEAST_PROBABILITY = 0.6
