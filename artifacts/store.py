@@ -90,6 +90,13 @@ def get(principal: Principal, artifact_id: UUID, *, current_scope: str | None = 
     return artifact
 
 
+def media_type_of(filename: str) -> str:
+    """What a file's name says of its media type."""
+    if filename.lower().endswith((".md", ".markdown")):
+        return "text/markdown"
+    return mimetypes.guess_type(filename)[0] or UNKNOWN_MEDIA_TYPE
+
+
 def open_bytes(artifact: Artifact) -> IO[bytes]:
     """A seekable stream of the original bytes; raises `BlobMissing`."""
     return blob_store().open(artifact.storage_key)
@@ -145,9 +152,7 @@ def _media_type(stated: str, filename: str) -> str:
         raise InvalidUpload("The media type must look like 'text/markdown'.")
     if stated and not stated.lower().startswith(UNKNOWN_MEDIA_TYPE):
         return stated.lower()
-    if filename.lower().endswith((".md", ".markdown")):
-        return "text/markdown"
-    return mimetypes.guess_type(filename)[0] or UNKNOWN_MEDIA_TYPE
+    return media_type_of(filename)
 
 
 class _Measured(io.RawIOBase):

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import IO
 from uuid import UUID
 
+from django.core.files.uploadedfile import UploadedFile
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
@@ -48,7 +49,7 @@ class ArtifactsView(APIView):
             request.auth,
             file,
             filename=file.name or "",
-            media_type=upload.validated_data["media_type"] or file.content_type or "",
+            media_type=upload.validated_data["media_type"] or _part_type(file),
             attribution=upload.validated_data["attribution"],
         )
         return Response(ArtifactSerializer(artifact).data, status=HTTPStatus.CREATED)
@@ -88,6 +89,17 @@ class ArtifactContentView(APIView):
             response = Response(outside.problem(), status=outside.status)
             response["Content-Range"] = f"bytes */{artifact.byte_size}"
             return response
+
+
+def _part_type(file: UploadedFile) -> str:
+    """What the part of a multipart body says of itself; clients call any text `text/plain`.
+
+    Then the file's name knows better, and a stated charset is kept either way.
+    """
+    stated = file.content_type or ""
+    if stated == "text/plain" and store.media_type_of(file.name or "").startswith("text/"):
+        stated = store.media_type_of(file.name or "")
+    return f"{stated}; charset={file.charset}" if stated and file.charset else stated
 
 
 def _artifact(request: Request, artifact_id: UUID) -> Artifact:

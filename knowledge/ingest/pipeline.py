@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from uuid import UUID
 
 from access.errors import ScopeMissing
@@ -24,7 +25,6 @@ from knowledge.core.ports import (
     SecretScanner,
     Stemmer,
 )
-from knowledge.core.structure import front_matter
 from knowledge.core.types import (
     ChunkDraft,
     ExtractedDocument,
@@ -83,7 +83,7 @@ class Ingestor:
             document_id=_document_id(admitted, extracted.media_type),
             media_type=extracted.media_type,
             language=language,
-            doc_date=admitted.request.doc_date or front_matter(text).doc_date,
+            doc_date=admitted.request.doc_date or _stated_date(extracted),
             page_count=len(structure.page_starts) or None,
             truncated=extracted.truncated,
             warnings=extracted.warnings,
@@ -192,6 +192,14 @@ def _normalised(extracted: ExtractedDocument) -> tuple[str, Structure]:
         ),
         page_starts=tuple(result.marks[len(given.headings) :]),
     )
+
+
+def _stated_date(extracted: ExtractedDocument) -> date | None:
+    """The date that the source gives itself; one that is no date is none."""
+    try:
+        return date.fromisoformat(extracted.metadata.get("date", ""))
+    except ValueError:
+        return None
 
 
 def _document_id(admitted: Admitted, media_type: str) -> UUID:
