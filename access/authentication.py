@@ -22,6 +22,13 @@ class Caller:
     is_active: bool = True
 
 
+def principal_of(request: Request) -> Principal:
+    """The caller of an authenticated request; raises `NotAuthenticated` when there is none."""
+    if not isinstance(request.auth, Principal):
+        raise NotAuthenticated
+    return request.auth
+
+
 class ApiKeyAuthentication(BaseAuthentication):
     """`Authorization: Bearer vk_<prefix>_<secret>`."""
 
@@ -38,7 +45,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         return 'Bearer realm="verbatim"'
 
 
-class ApiKeyScheme(OpenApiAuthenticationExtension):
+class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How the API description speaks of a key."""
 
     target_class = ApiKeyAuthentication

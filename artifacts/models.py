@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from access.models import one_of, vocabulary_choices
@@ -26,7 +27,7 @@ class ArtifactOrigin(StrEnum):
 class ArtifactQuerySet(models.QuerySet["Artifact"]):
     def expired(self) -> ArtifactQuerySet:
         """Those whose time is up, by the database's clock."""
-        return self.filter(expires_at__lte=models.functions.Now())
+        return self.filter(expires_at__lte=Now())
 
 
 class Artifact(models.Model):

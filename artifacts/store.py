@@ -8,7 +8,7 @@ import mimetypes
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import IO
+from typing import IO, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -57,7 +57,7 @@ def put(
     attribution = _checked(attribution, "attribution", ATTRIBUTION_LIMIT)
     measured = _Measured(content, settings.MAX_UPLOAD_BYTES)
     blobs = blob_store()
-    key = blobs.put(measured)
+    key = blobs.put(cast("IO[bytes]", measured))
     try:
         with tenant_session(principal.tenant_id):
             return Artifact.objects.create(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -50,7 +51,7 @@ def _sweep_expired(*, dry_run: bool) -> tuple[int, int]:
     if dry_run:
         with operations_session():
             return Artifact.objects.expired().count(), 0
-    swept, failed = 0, set[object]()
+    swept, failed = 0, set[UUID]()
     while True:
         with operations_session(), transaction.atomic():
             # Locked rows belong to a sweep that is running now; skipping them is what makes two

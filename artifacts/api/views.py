@@ -18,6 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from access.authentication import principal_of
 from access.serializers import ReadQuerySerializer
 from artifacts import store
 from artifacts.api.ranges import parse_range
@@ -46,7 +47,7 @@ class ArtifactsView(APIView):
         upload.is_valid(raise_exception=True)
         file = upload.validated_data["file"]
         artifact = store.put(
-            request.auth,
+            principal_of(request),
             file,
             filename=file.name or "",
             media_type=upload.validated_data["media_type"] or _part_type(file),
@@ -105,7 +106,7 @@ def _part_type(file: UploadedFile) -> str:
 def _artifact(request: Request, artifact_id: UUID) -> Artifact:
     asked = ReadQuerySerializer(data=request.query_params.dict())
     asked.is_valid(raise_exception=True)
-    return store.get(request.auth, artifact_id, **asked.validated_data)
+    return store.get(principal_of(request), artifact_id, **asked.validated_data)
 
 
 def download(artifact: Artifact, range_header: str | None = None) -> StreamingHttpResponse:

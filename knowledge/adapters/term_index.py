@@ -7,6 +7,7 @@ those of the live rows and a recount finds nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from django.db import connection
 
@@ -104,7 +105,7 @@ def merge_statistics() -> int:
             return merged
 
 
-def _record(sign: int, chunks: str, owner: object) -> None:
+def _record(sign: int, chunks: str, owner: int | UUID) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_RECORD.format(chunks=chunks), {"sign": sign, "id": owner})
 

@@ -47,7 +47,9 @@ class IngestRequestSerializer(StrictSerializer):
         choices=sorted(LANGUAGES), required=False, allow_null=True, default=None
     )
     document_id = serializers.UUIDField(required=False, allow_null=True, default=None)
-    source = ConnectorIdentitySerializer(required=False, allow_null=True, default=None)
+    source = ConnectorIdentitySerializer(  # type: ignore[assignment]
+        required=False, allow_null=True, default=None
+    )
     origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
 
     def value(self) -> IngestRequest:
@@ -236,7 +238,7 @@ class ChunkSerializer(serializers.Serializer[Any]):
     chunker_version = serializers.CharField(source="chunk_set.chunker_version")
     live = serializers.BooleanField()
     superseded_by_version = serializers.IntegerField(allow_null=True)
-    source = SourceSerializer(source="chunk_set.version.source")
+    source = SourceSerializer(source="chunk_set.version.source")  # type: ignore[assignment]
 
 
 class VersionSerializer(serializers.Serializer[Any]):
@@ -251,7 +253,7 @@ class VersionSerializer(serializers.Serializer[Any]):
     source_version = serializers.CharField()
     ingested_at = serializers.DateTimeField()
     superseded_at = serializers.DateTimeField(allow_null=True)
-    source = SourceSerializer()
+    source = SourceSerializer()  # type: ignore[assignment]
 
 
 class DocumentSerializer(serializers.Serializer[Any]):

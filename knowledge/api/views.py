@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
+from access.authentication import principal_of
 from access.principal import Principal
 from access.serializers import ReadQuerySerializer
 from knowledge.api import serializers as shapes
@@ -39,8 +40,7 @@ class KnowledgeView(APIView):
     parser_classes = (JSONParser,)
 
     def principal(self) -> Principal:
-        principal: Principal = self.request.auth
-        return principal
+        return principal_of(self.request)
 
 
 class SearchView(KnowledgeView):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -258,7 +259,7 @@ def _current_version(document_id: UUID) -> DocumentVersion | None:
     )
 
 
-def _space_of(admitted: Admitted) -> dict[str, str | None]:
+def _space_of(admitted: Admitted) -> dict[str, Any]:
     request, principal = admitted.request, admitted.principal
     return {
         "tenant_id": principal.tenant_id,

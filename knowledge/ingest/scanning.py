@@ -11,6 +11,7 @@ from knowledge.core.ports import InstructionScanner, SecretScanner
 from knowledge.core.types import ChunkDraft, InstructionMatch, SecretFinding
 
 TEXT = "text"
+MASKED = "••••"
 
 
 class SecretGate:
@@ -39,8 +40,11 @@ class SecretGate:
             for finding in self._scanner.scan(value)
         ]
         placed = self._scanner.scan(normalised)
+        lines = _lines_of(placed, normalised)
         findings += [
-            _described(found, field=TEXT, chunk=_chunk_at(chunks, found)) for found in placed
+            _described(found, field=TEXT, chunk=chunk, path=self._shown_path(chunk, lines))
+            for found in placed
+            for chunk in [_chunk_at(chunks, found)]
         ]
         if raw != normalised:
             seen = {found.fingerprint for found in placed}
@@ -51,6 +55,13 @@ class SecretGate:
             ]
         if findings:
             raise SecretFound(findings)
+
+    def _shown_path(self, chunk: ChunkDraft | None, secret_lines: set[str]) -> list[str]:
+        """The chunk's heading path, without a heading that holds a secret or a part of one."""
+        return [
+            MASKED if heading in secret_lines or self._scanner.scan(heading) else heading
+            for heading in (chunk.heading_path if chunk else ())
+        ]
 
 
 def flag_instructions(
@@ -84,8 +95,26 @@ def _chunk_at(chunks: Sequence[ChunkDraft], finding: SecretFinding) -> ChunkDraf
     return next((chunk for chunk in chunks if finding.line <= chunk.line_end), None)
 
 
+def _lines_of(findings: Sequence[SecretFinding], text: str) -> set[str]:
+    """The lines that the values of findings stand in, without the marks of a heading."""
+    lines = text.split("\n") if findings else []
+    held = set()
+    for finding in findings:
+        left = finding.length
+        for line in lines[finding.line - 1 :]:
+            held.add(line.strip().strip("#").strip())
+            left -= len(line[finding.column - 1 :]) if left == finding.length else len(line)
+            if left <= 0:
+                break
+    return held
+
+
 def _described(
-    finding: SecretFinding, *, field: str, chunk: ChunkDraft | None = None
+    finding: SecretFinding,
+    *,
+    field: str,
+    chunk: ChunkDraft | None = None,
+    path: Sequence[str] = (),
 ) -> dict[str, Any]:
     return {
         "field": field,
@@ -94,7 +123,7 @@ def _described(
         "line": finding.line,
         "column": finding.column,
         "chunk_ordinal": chunk.ordinal if chunk else None,
-        "heading_path": list(chunk.heading_path) if chunk else [],
+        "heading_path": list(path),
         "length": finding.length,
-        "preview": f"•••• ({finding.length} characters)",
+        "preview": f"{MASKED} ({finding.length} characters)",
     }
