@@ -45,6 +45,8 @@ def _start_services() -> None:
     _exit.enter_context(running(places, postgres=own_postgres, valkey=own_valkey))
     os.environ.setdefault("DATABASE_URL", places.database_url())
     os.environ.setdefault("REDIS_URL", places.redis_url())
+    # Collected static files are looked for as soon as a request is made.
+    (places.home / "var" / "static").mkdir(parents=True, exist_ok=True)
     # What the person at the keyboard configured for their own installation is no part of a test.
     os.environ.update(
         VERBATIM_VAR=str(places.home / "var"),
