@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
+from knowledge.core.assembly import RecallItem
 from knowledge.core.fingerprint import is_chunk_id
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import IngestRequest, IngestResult, KnowledgeQuery, SearchResult
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle.delete import DeletionReceipt, delete_document
 from knowledge.models import Chunk, Document
+from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.search import Searcher
 
 
@@ -29,6 +32,16 @@ class KnowledgeStore:
 
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
         return self.searcher.search(query, principal)
+
+    def assemble(
+        self,
+        query: KnowledgeQuery,
+        principal: Principal,
+        *,
+        tokens_left: int,
+        recall: Sequence[RecallItem],
+    ) -> Assembly:
+        return assemble(self.searcher, query, principal, tokens_left=tokens_left, recall=recall)
 
     def get_chunk(
         self, chunk_id: str, principal: Principal, *, current_scope: str | None = None

@@ -125,21 +125,25 @@ class SearchRequestSerializer(StrictSerializer):
     origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
 
     def value(self) -> KnowledgeQuery:
-        data = self.validated_data
-        return KnowledgeQuery(
-            text=data["text"],
-            as_of=data["as_of"],
-            current_scope=data["current_scope"],
-            budget_tokens=data["budget_tokens"],
-            max_passages=data["max_passages"],
-            max_per_document=data["max_per_document"],
-            min_score=data["min_score"],
-            objective=data["objective"],
-            entities=tuple(data["entities"]),
-            aliases={name: tuple(words) for name, words in data["aliases"].items()},
-            beliefs=tuple(data["beliefs"]),
-            origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
-        )
+        return knowledge_query(self.validated_data)
+
+
+def knowledge_query(data: dict[str, Any]) -> KnowledgeQuery:
+    """The value of a validated search request."""
+    return KnowledgeQuery(
+        text=data["text"],
+        as_of=data["as_of"],
+        current_scope=data["current_scope"],
+        budget_tokens=data["budget_tokens"],
+        max_passages=data["max_passages"],
+        max_per_document=data["max_per_document"],
+        min_score=data["min_score"],
+        objective=data["objective"],
+        entities=tuple(data["entities"]),
+        aliases={name: tuple(words) for name, words in data["aliases"].items()},
+        beliefs=tuple(data["beliefs"]),
+        origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
+    )
 
 
 class TermsSerializer(serializers.Serializer[Any]):
@@ -199,6 +203,39 @@ class SearchResultSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField())
     passages = PassageSerializer(many=True)
     omitted = OmittedSerializer(many=True)
+
+
+# --- context ---------------------------------------------------------------------------------
+
+
+class RecallItemSerializer(StrictSerializer):
+    id = serializers.CharField(max_length=200, help_text="Opaque to us.")
+    tokens = serializers.IntegerField(min_value=0, max_value=1_000_000)
+
+
+class AssembleRequestSerializer(StrictSerializer):
+    tokens_left = serializers.IntegerField(
+        min_value=0, max_value=10_000_000, help_text="What the turn can still hold."
+    )
+    in_turn_recall = serializers.ListField(
+        child=RecallItemSerializer(),
+        max_length=1_000,
+        default=list,
+        help_text="The beliefs that the host wants in the turn, the most important first.",
+    )
+    search = SearchRequestSerializer()
+
+
+class AssembledRecallSerializer(serializers.Serializer[Any]):
+    kept = serializers.ListField(child=serializers.CharField())
+    yielded = serializers.ListField(child=serializers.CharField())
+    tokens = serializers.IntegerField()
+
+
+class AssembledSerializer(serializers.Serializer[Any]):
+    knowledge = SearchResultSerializer(allow_null=True)
+    knowledge_tokens = serializers.IntegerField(help_text="The block's, envelope included.")
+    in_turn_recall = AssembledRecallSerializer()
 
 
 # --- documents and citations -----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,6 +19,8 @@ from access.principal import Principal
 from access.serializers import ReadQuerySerializer
 from knowledge.api import serializers as shapes
 from knowledge.api.pagination import DocumentPages
+from knowledge.core.assembly import RecallItem
+from knowledge.core.types import KnowledgeQuery
 from knowledge.links import citation_link
 from knowledge.wiring import store
 
@@ -34,6 +37,15 @@ def parsed(serializer: type[S], data: Any) -> S:
 def query_of(serializer: type[S], request: Request) -> dict[str, Any]:
     values: dict[str, Any] = parsed(serializer, request.query_params.dict()).validated_data
     return values
+
+
+def linker(principal: Principal, query: KnowledgeQuery) -> Callable[[str], str]:
+    """Chunk id to the signed address of its citation, for whoever asked."""
+
+    def link(chunk_id: str) -> str:
+        return citation_link(chunk_id, principal, query.current_scope)
+
+    return link
 
 
 class KnowledgeView(APIView):
@@ -56,12 +68,40 @@ class SearchView(KnowledgeView):
         query = parsed(shapes.SearchRequestSerializer, request.data).value()
         principal = self.principal()
         result = store().search(query, principal)
-
-        def link(chunk_id: str) -> str:
-            return citation_link(chunk_id, principal, query.current_scope)
-
-        context = {"citation_url": link}
+        context = {"citation_url": linker(principal, query)}
         return Response(shapes.SearchResultSerializer(result, context=context).data)
+
+
+class AssembleView(KnowledgeView):
+    """Knowledge within what a turn has left."""
+
+    @extend_schema(
+        operation_id="context_assemble",
+        request=shapes.AssembleRequestSerializer,
+        responses={200: shapes.AssembledSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Searches, and under pressure lets knowledge yield first, then in-turn recall."""
+        asked = parsed(shapes.AssembleRequestSerializer, request.data).validated_data
+        query, principal = shapes.knowledge_query(asked["search"]), self.principal()
+        assembly = store().assemble(
+            query,
+            principal,
+            tokens_left=asked["tokens_left"],
+            recall=[RecallItem(**item) for item in asked["in_turn_recall"]],
+        )
+        allotment = assembly.allotment
+        shown = {
+            "knowledge": assembly.knowledge,
+            "knowledge_tokens": assembly.knowledge_tokens,
+            "in_turn_recall": {
+                "kept": [item.id for item in allotment.kept],
+                "yielded": [item.id for item in allotment.yielded],
+                "tokens": allotment.recall_tokens,
+            },
+        }
+        context = {"citation_url": linker(principal, query)}
+        return Response(shapes.AssembledSerializer(shown, context=context).data)
 
 
 class IngestView(KnowledgeView):

@@ -211,7 +211,11 @@ class IngestResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeQuery:
-    """A question and its limits. `budget_tokens` counts passage text alone."""
+    """A question and its limits.
+
+    `budget_tokens` counts passage text alone; `block_tokens`, when given, is what the rendered
+    block may cost, its envelope included.
+    """
 
     text: str
     current_scope: str | None = None
@@ -225,6 +229,7 @@ class KnowledgeQuery:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     beliefs: tuple[Any, ...] = ()
     origin_trust: OriginTrust | None = None
+    block_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

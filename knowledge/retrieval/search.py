@@ -13,7 +13,7 @@ from django.db import connection
 
 from access.principal import Principal
 from access.tenancy import tenant_session
-from knowledge.core.budget import select
+from knowledge.core.budget import Selection, select
 from knowledge.core.fusion import Fusion
 from knowledge.core.ports import TokenCounter
 from knowledge.core.query import form_query
@@ -51,13 +51,7 @@ class Searcher:
             scores = {name: arm.scores for name, arm in found.items()}
             candidates = load_candidates(view, self.fusion.fuse(scores), scores)
             ranked = rank(candidates, query, self.policy, as_of.date())
-            selection = select(
-                ranked,
-                floor=self.policy.floor(query),
-                max_per_document=query.max_per_document,
-                max_passages=query.max_passages,
-                budget_tokens=query.budget_tokens,
-            )
+            selection, block = self._selected(ranked, query, as_of)
             notes = dict.fromkeys(note for arm in found.values() for note in arm.notes)
             if not candidates and not notes:
                 notes[NOTHING_FOUND] = None
@@ -65,7 +59,7 @@ class Searcher:
                 policy=self.policy.version,
                 as_of=as_of,
                 trace_id=uuid4(),
-                block=self._block(selection.passages, as_of),
+                block=block,
                 passages=selection.passages,
                 omitted=selection.omitted,
                 notes=tuple(notes),
@@ -78,6 +72,25 @@ class Searcher:
                 duration_ms=(time.perf_counter() - started) * 1_000,
             )
         return result
+
+    def _selected(
+        self, ranked: Sequence[RankedPassage], query: KnowledgeQuery, as_of: datetime
+    ) -> tuple[Selection, RenderedBlock]:
+        """The passages that fit, and their block; the budget shrinks until the block fits too."""
+        budget = query.budget_tokens
+        while True:
+            selection = select(
+                ranked,
+                floor=self.policy.floor(query),
+                max_per_document=query.max_per_document,
+                max_passages=query.max_passages,
+                budget_tokens=budget,
+            )
+            block = self._block(selection.passages, as_of)
+            limit = query.block_tokens
+            if limit is None or block.tokens <= limit or not selection.passages:
+                return selection, block
+            budget = min(selection.tokens - 1, limit - (block.tokens - selection.tokens))
 
     def _block(self, passages: Sequence[RankedPassage], as_of: datetime) -> RenderedBlock:
         shown = [BlockPassage.of(passage.candidate) for passage in passages]
