@@ -397,7 +397,7 @@ class _Cutter:
             ends = [
                 match.end()
                 for match in border.finditer(text, start, stop + 1)
-                if start < match.end() <= stop
+                if match.end() <= stop and not text[start : match.end()].isspace()
             ]
             if ends:
                 return ends[-1], ends[-1]

@@ -31,7 +31,7 @@ _TRAILING = " \r"
 _EMACS_TAB_WIDTH = regex.compile(r"-\*-.*?\btab-width:\s*(\d{1,2})\b.*?-\*-", regex.IGNORECASE)
 _EMACS_LOCAL_TAB_WIDTH = regex.compile(r"^\W*tab-width:\s*(\d{1,2})\b", regex.IGNORECASE)
 _VIM_TAB_WIDTH = regex.compile(
-    r"(?:^|\s)(?:vi|vim\d{0,3}|ex):.*?(?:^|[\s:])(?:ts|tabstop)=(\d{1,2})\b"
+    r"(?:^|\s)(?:vi|vim\d{0,3}|ex)(?=:).*?[\s:](?:ts|tabstop)=(\d{1,2})\b"
 )
 
 # CPython sorts a run of combining marks by insertion, which is quadratic; a run that is

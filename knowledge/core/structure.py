@@ -8,6 +8,7 @@ neither blocks nor heading lines hold the line end that follows them.
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -365,7 +366,7 @@ def _plain_entries(lines: Lines, structure: Structure) -> Iterator[_Entry]:
     """Paragraphs, and the headings that came with the text, each at the line it points into."""
     done = 0
     for heading in sorted(structure.headings, key=lambda heading: heading.start):
-        title = " ".join(heading.title.split())
+        title = unicodedata.normalize("NFC", " ".join(heading.title.split()))
         if not title or len(title) > LONGEST_HEADING:
             continue
         first = max(lines.number_at(min(heading.start, len(lines.text))), done)

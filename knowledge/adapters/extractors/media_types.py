@@ -122,6 +122,7 @@ _BY_EXTENSION = {
 }
 
 _TEXT_APPLICATIONS = frozenset({"application/json", "application/rtf", "application/postscript"})
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
 _SNIFFED = 4_096
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]|[\x80-\xff]{2}")
 
@@ -162,13 +163,10 @@ def decide(content: bytes, *, claimed: str | None, filename: str | None) -> Medi
 def _parsed(claimed: str | None) -> tuple[str | None, str | None]:
     if not claimed or not claimed.strip():
         return None, None
+    if not _MEDIA_TYPE.fullmatch(claimed.split(";")[0].strip()):
+        raise UnsupportedMediaType("The claimed media type is malformed.")
     message = Message()
     message["Content-Type"] = " ".join(claimed.split())
-    if (
-        claimed.count("/") == 0
-        or message.get_content_type() != claimed.split(";")[0].strip().lower()
-    ):
-        raise UnsupportedMediaType("The claimed media type is malformed.")
     kind = message.get_content_type()
     kind = _SAME_TYPE.get(kind, kind)
     return (None if kind in _NO_CLAIM else kind), message.get_content_charset()
@@ -195,11 +193,9 @@ def _sniffed(content: bytes) -> str | None:
 
 
 def _agrees(stated: str, sniffed: str | None) -> bool:
-    if sniffed in {stated, _CONTAINED.get(stated)}:
-        return True
-    if sniffed in {None, XML}:
+    if sniffed is None:
         return _is_text(stated)
-    return False
+    return sniffed in {stated, _CONTAINED.get(stated)} or (sniffed == XML and _is_text(stated))
 
 
 def _is_text(kind: str) -> bool:
