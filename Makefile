@@ -8,6 +8,8 @@ BIN := .venv/bin
 PY := $(BIN)/python
 STAMP := .venv/installed
 
+TEMPLATES = $(shell find access artifacts config knowledge templates -name '*.html')
+
 # Settings that must satisfy Django's own deployment checks.
 PRODUCTION := DATABASE_URL=postgresql://verbatim_app@db.invalid/verbatim \
 	REDIS_URL=redis://broker.invalid:6379/0 VERBATIM_PUBLIC_URL=https://verbatim.example.org \
@@ -32,8 +34,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/djade --check $$(git ls-files --cached --others --exclude-standard '*.html')
-	$(BIN)/djlint --quiet --lint --check $$(git ls-files --cached --others --exclude-standard '*.html')
+	$(BIN)/djade --check $(TEMPLATES)
+	$(BIN)/djlint --quiet --lint --check $(TEMPLATES)
 	$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(PY) manage.py check
 	$(PRODUCTION) $(PY) manage.py check --deploy --fail-level WARNING
@@ -42,7 +44,7 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .
-	$(BIN)/djade $$(git ls-files --cached --others --exclude-standard '*.html')
+	$(BIN)/djade $(TEMPLATES)
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

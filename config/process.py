@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 
 _WORKERS = "2"
@@ -17,7 +18,9 @@ _WORKERS = "2"
 
 def _end_with_parent() -> None:
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # Not through sys.stdin: its lock, held for ever, would break the end of the process.
+        while os.read(0, 1):
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, name="parent", daemon=True).start()
@@ -42,16 +45,20 @@ def web() -> None:
 
 
 def worker() -> None:
+    from celery.platforms import SecurityWarning  # noqa: PLC0415
+
     from config.celery import app  # noqa: PLC0415
 
-    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    app.worker_main(["worker", f"--concurrency={_WORKERS}", *quiet])
+    # Celery warns of running as root, where a pickled message could do anything; ours are JSON.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    alone = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    app.worker_main(["--quiet", "worker", f"--concurrency={_WORKERS}", *alone])
 
 
 def beat() -> None:
     from config.celery import app  # noqa: PLC0415
 
-    app.start(["beat", "--pidfile="])
+    app.start(["--quiet", "beat", "--pidfile="])
 
 
 PROCESSES: dict[str, Callable[[], None]] = {"web": web, "worker": worker, "beat": beat}

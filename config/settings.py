@@ -133,7 +133,8 @@ INSTALLED_APPS = [
     "knowledge.apps.KnowledgeConfig",
     "artifacts.apps.ArtifactsConfig",
     "access.apps.AccessConfig",
-    "django.contrib.admin",
+    # Django's own admin under a site of ours.
+    "knowledge.admin_site.apps.VerbatimAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -152,6 +153,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "access.operator_session.OperatorSessionMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]

@@ -18,6 +18,7 @@ urlpatterns = [
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
     path("", include("artifacts.api.urls")),
     path("", include("knowledge.api.urls")),
+    path("", include("knowledge.pages_urls")),
 ]
 
 handler400 = "config.problems.bad_request"

@@ -16,10 +16,9 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.core.management import call_command
-from django.db import transaction
 
 from access.models import ApiKey, Operator
-from access.tenancy import operations_session
+from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
 
 TENANT, PRINCIPAL, OPERATOR = "demo", "alice", "operator"
@@ -63,7 +62,8 @@ def prepare(tell: Callable[[str], None]) -> Demo | None:
     if known is not None:
         return known
     user = get_user_model().objects.filter(username=OPERATOR).first()
-    half_made = user is not None and Operator.objects.filter(user=user, tenant_id=TENANT).exists()
+    with tenant_session(TENANT):
+        half_made = user is not None and Operator.objects.filter(user=user).exists()
     if not (half_made and settings.EMBEDDED_POSTGRES) and not _is_empty():
         return None
     demo = _accounts()
@@ -107,7 +107,7 @@ def _is_empty() -> bool:
 
 def _accounts() -> Demo:
     password = secrets.token_urlsafe(12)
-    with transaction.atomic():
+    with tenant_session(TENANT):
         user, _ = get_user_model().objects.get_or_create(username=OPERATOR)
         user.is_staff, user.is_active = True, True
         user.set_password(password)

@@ -21,7 +21,6 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from config import demo
-from config.process import PROCESSES
 
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 10.0
@@ -40,7 +39,10 @@ class Command(BaseCommand):
         call_command("collectstatic", interactive=False, verbosity=0)
         shown = demo.prepare(self._tell)
         with contextlib.suppress(KeyboardInterrupt), _children() as children:
+            _start(children, "web")
             _wait_until_ready(children)
+            _start(children, "worker")
+            _start(children, "beat")
             self._welcome(shown)
             _watch(children)
         self._tell("Stopped.")
@@ -86,32 +88,37 @@ def _require_free_port() -> None:
 # --- the child processes
 
 
+_Children = dict[str, subprocess.Popen[bytes]]
+
+
 @contextlib.contextmanager
-def _children() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Web, worker and beat for the length of the block; all of them end with it."""
-    environment = {
-        # A terminal that shows the way in is worth more than one that scrolls.
-        "LOG_LEVEL": "WARNING",
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "config.settings",
-    }
-    pooled = {"DATABASE_POOL_SIZE": "20", **environment}
-    children: dict[str, subprocess.Popen[bytes]] = {}
+def _children() -> Iterator[_Children]:
+    """What `_start` puts in for the length of the block; all of it ends with the block."""
+    children: _Children = {}
     try:
-        for name in PROCESSES:
-            children[name] = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "config.process", name],
-                cwd=settings.BASE_DIR,
-                env=pooled if name == "web" else environment,
-                stdin=subprocess.PIPE,
-                # Ctrl-C reaches us alone, and we end them in order.
-                start_new_session=True,
-            )
         yield children
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # we are stopping already, and soon
         _end(list(children.values()))
+
+
+def _start(children: _Children, name: str) -> None:
+    environment = {
+        # A terminal that shows the way in is worth more than one that scrolls.
+        "LOG_LEVEL": "WARNING",
+        **({"DATABASE_POOL_SIZE": "20"} if name == "web" else {}),
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+    }
+    children[name] = subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "config.process", name],
+        cwd=settings.BASE_DIR,
+        env=environment,
+        stdin=subprocess.PIPE,
+        # Ctrl-C reaches us alone, and we end them in order.
+        start_new_session=True,
+    )
 
 
 def _end(children: list[subprocess.Popen[bytes]]) -> None:
@@ -129,7 +136,7 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
             child.stdin.close()
 
 
-def _check_alive(children: dict[str, subprocess.Popen[bytes]]) -> None:
+def _check_alive(children: _Children) -> None:
     for name, child in children.items():
         if (status := child.poll()) is not None:
             how = f"by signal {-status}" if status < 0 else f"with status {status}"
@@ -138,7 +145,7 @@ def _check_alive(children: dict[str, subprocess.Popen[bytes]]) -> None:
             )
 
 
-def _watch(children: dict[str, subprocess.Popen[bytes]]) -> None:
+def _watch(children: _Children) -> None:
     while True:
         _check_alive(children)
         time.sleep(_LOOK_SECONDS)
@@ -165,7 +172,7 @@ def _request(
         connection.close()
 
 
-def _wait_until_ready(children: dict[str, subprocess.Popen[bytes]]) -> None:
+def _wait_until_ready(children: _Children) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
         _check_alive(children)
@@ -179,7 +186,8 @@ def _wait_until_ready(children: dict[str, subprocess.Popen[bytes]]) -> None:
 
 def _conversation(shown: demo.Demo) -> list[str]:
     """A question as a command to copy, what it really answers, and where that is from."""
-    url, question = settings.VERBATIM_PUBLIC_URL, {"text": demo.first_question()}
+    url = settings.VERBATIM_PUBLIC_URL
+    question = {"text": demo.first_question(), "max_passages": 1}
     path = "/v1/tools/knowledge.search"
     command = (
         f"  curl -s {url}{path} \\\n"
@@ -196,13 +204,13 @@ def _conversation(shown: demo.Demo) -> list[str]:
         status, cited = _request("GET", f"/v1/chunks/{first['chunk_id']}", key=shown.api_key)
     except (OSError, ValueError, KeyError, http.client.HTTPException):
         return lines
-    lines += ["The block that it answers with, ready for a model:", ""]
+    lines += ["It answers with JSON, and in that the block for a model:", ""]
     lines += [f"  {line}".rstrip() for line in answer["block"].splitlines()]
     if status == http.HTTPStatus.OK:
+        source = f"{cited['source']['filename']}, version {cited['version']}"
         lines += [
             "",
-            f"The first passage is lines {cited['line_start']} to {cited['line_end']}",
-            f"of version {cited['version']} of {cited['source']['filename']}.",
+            f"It quotes lines {cited['line_start']} to {cited['line_end']} of {source}.",
         ]
         if link := first.get("citation_url"):
             lines.append(f"See it in place: {link}")
