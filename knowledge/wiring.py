@@ -13,7 +13,7 @@ from access.principal import Principal
 from artifacts.models import ArtifactOrigin
 from artifacts.store import register_read_rule
 from knowledge.adapters.extractors import Extractors
-from knowledge.adapters.injection import FamilyInstructionScanner
+from knowledge.adapters.injection import RuleInstructionScanner
 from knowledge.adapters.language import Py3LangidDetector
 from knowledge.adapters.secrets import LayeredSecretScanner
 from knowledge.adapters.stemmer import PostgresStemmer
@@ -43,7 +43,7 @@ def store() -> KnowledgeStore:
                 fingerprint_key=salted_hmac("verbatim.secrets", "", algorithm="sha256").digest(),
                 rule_cache=Path(settings.VAR) / "secret-rules",
             ),
-            instruction_scanner=FamilyInstructionScanner(),
+            instruction_scanner=RuleInstructionScanner(),
             admission_policy=AdmitAll(),
             stemmer=stemmer,
             language_detector=Py3LangidDetector(),
