@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from knowledge.core.analysis import Term, bounded
@@ -64,6 +64,7 @@ def safe_lexeme(lexeme: str) -> str:
     return bounded(lexeme.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
 
+@lru_cache(maxsize=65_536)
 def lexeme_id(lexeme: str) -> int:
     """The lexeme's coordinate, 0 <= id < 2**29, the same in every version and process.
 
@@ -77,7 +78,11 @@ def lexeme_id(lexeme: str) -> int:
 
 def quoted_lexeme(lexeme: str) -> str:
     """A lexeme as tsvector and tsquery read it: quoted, quotes and backslashes doubled."""
-    escaped = safe_lexeme(lexeme).replace("\\", "\\\\").replace("'", "''")
+    return _quoted(safe_lexeme(lexeme))
+
+
+def _quoted(stored: str) -> str:
+    escaped = stored.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
 
@@ -128,47 +133,53 @@ def index_row(
     word that it lacks is its own lexeme. `frequencies` (document frequency by lexeme) decides
     which words stay when there are more than `MAX_WEIGHTS`: the rarest.
     """
-    places: dict[str, list[tuple[int, str]]] = {}
-    tf: Counter[str] = Counter()
-    head: Counter[str] = Counter()
+    places: dict[str, list[str]] = {}
+    head: dict[str, int] = {}
+    stored_of: dict[tuple[str, bool], str] = {}
     start = 0
     for weight, terms in (
         ("A", title_terms[:MAX_HEAD_TERMS]),
         ("B", path_terms[:MAX_HEAD_TERMS]),
         ("D", body_terms),
     ):
-        for term in terms:
-            lexeme = lexeme_of.get(term.word, term.word) if term.stem else term.word
-            if not lexeme:
+        for word, position, stem, _ in terms:
+            stored = stored_of.get((word, stem))
+            if stored is None:
+                stored = safe_lexeme((lexeme_of.get(word, word) if stem else word) or "")
+                stored_of[word, stem] = stored
+            if not stored:
                 continue
-            stored = safe_lexeme(lexeme)
-            places.setdefault(stored, []).append((start + term.position, weight))
-            tf[stored] += 1
+            # Terms that share a position and a lexeme are two occurrences; PostgreSQL merges them.
+            place = f"{min(start + position, MAX_POSITION)}{weight}"
+            found = places.get(stored)
+            if found is None:
+                places[stored] = [place]
+            else:
+                found.append(place)
             if weight != "D":
-                head[stored] += 1
+                head[stored] = head.get(stored, 0) + 1
         if terms:
             start += terms[-1].position + _FIELD_GAP
     entries = _entries(places)
     return IndexRow(
-        tsvector=" ".join(f"{quoted_lexeme(lexeme)}:{entries[lexeme]}" for lexeme in entries),
-        weights=_weights(tf, head, frequencies or {}),
+        tsvector=" ".join(entries.values()),
+        weights=_weights(
+            {lexeme: len(found) for lexeme, found in places.items()}, head, frequencies or {}
+        ),
         lexemes=frozenset(entries),
     )
 
 
-def _entries(places: Mapping[str, list[tuple[int, str]]]) -> dict[str, str]:
-    """Positions by lexeme as a tsvector spells them, within the limits of its type."""
+def _entries(places: Mapping[str, list[str]]) -> dict[str, str]:
+    """The lexemes with their positions as a tsvector spells them, as many as its type holds."""
     entries: dict[str, str] = {}
     room = _MAX_VECTOR_BYTES
     for lexeme, found in places.items():
-        weight_at: dict[int, str] = {}
-        for position, weight in found:
-            weight_at.setdefault(min(position, MAX_POSITION), weight)
-        kept = list(weight_at.items())[:MAX_POSITIONS_PER_LEXEME]
+        kept = found[:MAX_POSITIONS_PER_LEXEME]
         room -= len(lexeme.encode()) + _BYTES_PER_LEXEME + _BYTES_PER_POSITION * len(kept)
         if room < 0:
             break
-        entries[lexeme] = ",".join(f"{position}{weight}" for position, weight in kept)
+        entries[lexeme] = f"{_quoted(lexeme)}:{','.join(kept)}"
     return entries
 
 
@@ -183,8 +194,10 @@ def _weights(
         kept = sorted(tf, key=lambda word: (frequencies.get(word, 0), tf[word], word))[:MAX_WEIGHTS]
     weights: dict[int, float] = {}
     for lexeme in kept:
-        count, in_head = tf[lexeme], head.get(lexeme, 0)
-        value = count / (count + body_norm) + HEAD_WEIGHT * in_head / (in_head + head_norm)
+        count = tf[lexeme]
+        value = count / (count + body_norm)
+        if in_head := head.get(lexeme, 0):
+            value += HEAD_WEIGHT * in_head / (in_head + head_norm)
         key = lexeme_id(lexeme)
         weights[key] = weights.get(key, 0.0) + value
     return weights
