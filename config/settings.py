@@ -195,6 +195,8 @@ ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
 CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
 ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
 MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, least=1)
+# Compiling the rules takes seconds; a process that finds them here starts at once.
+SECRET_RULES_CACHE = environment.folder("SECRET_RULES_CACHE", VAR / "secret-rules")
 MAX_UPLOAD_BYTES = environment.number("MAX_UPLOAD_BYTES", 256 * 1024**2, least=1)
 
 STATIC_URL = "/static/"

@@ -1,0 +1,317 @@
+"""API keys, and for superusers the people: users and which tenant each of them looks after."""
+
+# ruff: noqa: ARG002 - the signatures are Django's
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import Group, User
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from access.admin_base import OperatorAdmin, SuperuserOnly
+from access.models import ApiKey, Operator, vocabulary_choices
+from access.operator_session import is_operator, is_superuser, operated_tenant, operator_principal
+from access.trust import OriginTrust, Scope, Sensitivity
+
+if TYPE_CHECKING:
+    _ApiKeyModelForm = forms.ModelForm[ApiKey]
+    _StackedInline = admin.StackedInline[Operator, User]
+else:
+    _ApiKeyModelForm = forms.ModelForm
+    _StackedInline = admin.StackedInline
+
+_PROJECT_LIMIT = 200
+
+
+class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What a new key may do. The tenant is the operator's own; a superuser names one."""
+
+    principal_id = forms.CharField(
+        label="Principal",
+        max_length=200,
+        help_text="Who the key speaks for, such as agent:release-notes.",
+    )
+    scopes = forms.MultipleChoiceField(
+        choices=vocabulary_choices(Scope),
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        help_text="Searching needs none of them.",
+    )
+    projects = forms.CharField(
+        widget=forms.Textarea(attrs={"rows": 3}),
+        required=False,
+        help_text="Projects that the key may name as its current scope, one a line.",
+    )
+    all_projects = forms.BooleanField(
+        required=False, label="Any project", help_text="The key may name every project."
+    )
+    max_origin_trust = forms.ChoiceField(
+        label="Highest origin trust",
+        initial=OriginTrust.EXTERNAL_UNTRUSTED.value,
+        help_text="Admitting a document needs USER.",
+    )
+    sensitivity_ceiling = forms.ChoiceField(initial=Sensitivity.INTERNAL.value)
+    expires_at = forms.SplitDateTimeField(
+        widget=admin.widgets.AdminSplitDateTime,
+        required=False,
+        label="Expires",
+        help_text="Empty means never.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields: ClassVar[list[str]] = []
+
+    def clean_projects(self) -> list[str]:
+        named = [line.strip() for line in self.cleaned_data["projects"].splitlines()]
+        projects = sorted({name for name in named if name})
+        if any(len(name) > _PROJECT_LIMIT for name in projects):
+            raise forms.ValidationError(f"A project has at most {_PROJECT_LIMIT} characters.")
+        return projects
+
+    def clean_expires_at(self) -> datetime | None:
+        expires: datetime | None = self.cleaned_data["expires_at"]
+        if expires is not None and expires <= timezone.now():
+            raise forms.ValidationError("This has passed already.")
+        return expires
+
+
+class KeyStateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("usable", "usable"), ("expired", "expired"), ("revoked", "revoked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        expired = Q(expires_at__lte=timezone.now())
+        match self.value():
+            case "usable":
+                return queryset.filter(revoked_at__isnull=True).exclude(expired)
+            case "expired":
+                return queryset.filter(expired, revoked_at__isnull=True)
+            case "revoked":
+                return queryset.filter(revoked_at__isnull=False)
+        return queryset
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(OperatorAdmin):
+    """Keys are issued and revoked, never edited: what a key may do is settled when it is made."""
+
+    list_display = (
+        "key",
+        "name",
+        "principal_id",
+        "scope_list",
+        "max_origin_trust",
+        "sensitivity_ceiling",
+        "state",
+        "last_used_at",
+    )
+    list_filter = (KeyStateFilter, "max_origin_trust", "sensitivity_ceiling")
+    search_fields = ("prefix", "name", "principal_id")
+    search_help_text = "Prefix, name or principal."
+    actions = ("revoke_selected",)
+    change_form_template = "admin/access/apikey/change_form.html"
+    add_form_template = "admin/change_form.html"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return is_operator(request)
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return is_operator(request)
+
+    @admin.display(description="key", ordering="prefix")
+    def key(self, key: ApiKey) -> str:
+        return str(key)
+
+    @admin.display(description="scopes")
+    def scope_list(self, key: ApiKey) -> str:
+        return ", ".join(key.scopes)
+
+    @admin.display(description="projects")
+    def project_list(self, key: ApiKey) -> str:
+        return "any" if key.all_projects else ", ".join(key.projects)
+
+    @admin.display(description="state")
+    def state(self, key: ApiKey) -> str:
+        if key.revoked_at is not None:
+            return "revoked"
+        return "usable" if key.usable_at(timezone.now()) else "expired"
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        if obj is None:
+            tenant = [] if operated_tenant(request) else ["tenant_id"]
+            return [
+                *tenant,
+                "name",
+                "principal_id",
+                "scopes",
+                "all_projects",
+                "projects",
+                "max_origin_trust",
+                "sensitivity_ceiling",
+                "expires_at",
+            ]
+        return [
+            "key",
+            "name",
+            "tenant_id",
+            "principal_id",
+            "scope_list",
+            "project_list",
+            "max_origin_trust",
+            "sensitivity_ceiling",
+            "surface",
+            "state",
+            "created_at",
+            "expires_at",
+            "revoked_at",
+            "last_used_at",
+        ]
+
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        if obj is not None:
+            return super().get_form(request, obj, change, **kwargs)
+        most = OriginTrust.SYSTEM if is_superuser(request) else _trust_of(request)
+        fields: dict[str, Any] = {
+            "name": forms.CharField(
+                max_length=200, required=False, help_text="For you to tell keys apart."
+            )
+        }
+        if not operated_tenant(request):
+            fields["tenant_id"] = forms.CharField(label="Tenant", max_length=100)
+        form = type("NewApiKeyForm", (ApiKeyForm,), fields)
+        form.base_fields["max_origin_trust"].choices = [
+            (str(trust), str(trust)) for trust in OriginTrust if trust.at_most(most)
+        ]
+        form.base_fields["sensitivity_ceiling"].choices = vocabulary_choices(Sensitivity)
+        return form
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        asked = form.cleaned_data
+        tenant = operated_tenant(request) or asked["tenant_id"]
+        issued, obj.plain_text = ApiKey.issue(
+            tenant_id=operator_principal(request, tenant).tenant_id,
+            principal_id=asked["principal_id"],
+            scopes=[Scope(scope) for scope in asked["scopes"]],
+            projects=None if asked["all_projects"] else asked["projects"],
+            max_origin_trust=OriginTrust(asked["max_origin_trust"]),
+            sensitivity_ceiling=Sensitivity(asked["sensitivity_ceiling"]),
+            name=asked["name"],
+            expires_at=asked["expires_at"],
+        )
+        # The row that the rest of the admin speaks of is the one that was issued.
+        obj.__dict__.update(
+            {field.attname: getattr(issued, field.attname) for field in self.opts.fields}
+        )
+
+    def response_add(
+        self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        """Shows the key in the answer to the form itself, so that it is written down nowhere."""
+        response = TemplateResponse(
+            request,
+            "admin/access/apikey/issued.html",
+            {
+                **self.admin_site.each_context(request),
+                "title": "API key created",
+                "opts": self.opts,
+                "key": obj,
+                "plain_text": obj.plain_text,
+            },
+        )
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def get_urls(self) -> list[URLPattern]:
+        revoke = self.admin_site.admin_view(require_POST(self.revoke_view))
+        return [
+            path("<path:object_id>/revoke/", revoke, name="access_apikey_revoke"),
+            *super().get_urls(),
+        ]
+
+    def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        key = self.found(request, object_id)
+        self._revoke(request, ApiKey.objects.filter(pk=key.pk))
+        return HttpResponseRedirect(reverse("admin:access_apikey_change", args=[key.pk]))
+
+    @admin.action(description="Revoke selected API keys", permissions=["revoke"])
+    def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._revoke(request, queryset)
+
+    def _revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        keys = list(queryset.filter(revoked_at__isnull=True))
+        ApiKey.objects.filter(pk__in=[key.pk for key in keys]).update(revoked_at=timezone.now())
+        for key in keys:
+            self.log_change(request, key, "Revoked.")
+        if keys:
+            names = ", ".join(str(key) for key in keys)
+            self.message_user(request, f"Revoked: {names}.", messages.SUCCESS)
+        else:
+            self.message_user(request, "Nothing to revoke.", messages.WARNING)
+
+
+def _trust_of(request: HttpRequest) -> OriginTrust:
+    """Nobody hands out more trust than they have."""
+    return operator_principal(request).max_origin_trust
+
+
+admin.site.unregister(Group)
+admin.site.unregister(User)
+
+
+class OperatorInline(_StackedInline):
+    model = Operator
+    verbose_name = "tenant"
+    verbose_name_plural = "The tenant that this user looks after"
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_superuser(request)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_superuser(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_superuser(request)
+
+
+@admin.register(User)
+class StaffAdmin(SuperuserOnly, UserAdmin):  # type: ignore[type-arg]
+    """Users without groups and permission rows, which nothing here reads."""
+
+    inlines = (OperatorInline,)
+    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser")
+    filter_horizontal = ()
+    show_full_result_count = False
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email")}),
+        ("May", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("When", {"fields": ("last_login", "date_joined")}),
+    )
+    readonly_fields = ("last_login", "date_joined")
+
+
+@admin.register(Operator)
+class OperatorMembershipAdmin(SuperuserOnly):
+    list_display = ("user", "tenant_id")
+    list_select_related = ("user",)
+    search_fields = ("user__username", "tenant_id")
+    show_full_result_count = False

@@ -1,0 +1,137 @@
+"""What every list and page of the admin has in common.
+
+Who may see rows follows from who is signed in and not from rows of `auth_permission`, so that
+a fresh operator can work; which rows they are is row-level security's business.
+"""
+
+# ruff: noqa: ARG002 - the signatures are Django's
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
+from django.db.models import Model
+from django.db.models.options import Options
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.functional import cached_property
+
+from access.operator_session import is_operator, is_superuser
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+    _Paginator = Paginator[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+    _Paginator = Paginator
+
+
+class BoundedPaginator(_Paginator):
+    """Counts no further than `LIMIT` rows: a list that long is searched, not paged through."""
+
+    LIMIT = 10_000
+
+    @cached_property
+    def count(self) -> int:
+        # Without an order the count needs no sort.
+        counted: int = self.object_list.order_by()[: self.LIMIT].count()  # type: ignore[union-attr]
+        return counted
+
+    @property
+    def cut_off(self) -> bool:
+        return self.count >= self.LIMIT
+
+
+class OperatorAdmin(_ModelAdmin):
+    """Rows that an operator may look at and, unless a subclass says so, not touch."""
+
+    paginator = BoundedPaginator
+    list_per_page = 50
+    list_max_show_all = 50
+    show_full_result_count = False
+    # Counting every choice of every filter reads the whole table.
+    show_facets = admin.ShowFacets.NEVER
+    actions_on_top = True
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return is_operator(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_operator(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        shown = super().get_list_display(request)
+        return [*shown, "tenant_id"] if is_superuser(request) else shown
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        # PostgreSQL has no NUL in a text, so nothing matches one; Django says so for `q` alone.
+        if any("\x00" in value for name in request.GET for value in request.GET.getlist(name)):
+            return HttpResponseRedirect(request.path)
+        for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
+            self._require_possible_id(value)
+        return super().changelist_view(request, extra_context)
+
+    def found(self, request: HttpRequest, object_id: str) -> Any:
+        """The object; 404 for another tenant's exactly as for one that never was."""
+        obj = self.get_object(request, admin.utils.unquote(object_id))
+        if obj is None or not self.has_view_permission(request, obj):
+            raise Http404
+        return obj
+
+    def history_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        self.found(request, object_id)
+        return super().history_view(request, object_id, extra_context)
+
+    def _require_possible_id(self, value: str) -> None:
+        try:
+            if "\x00" in value:
+                raise Http404
+            self.opts.pk.to_python(value)
+        except ValidationError as impossible:
+            raise Http404 from impossible
+
+    def _get_obj_does_not_exist_redirect(
+        self,
+        request: HttpRequest,
+        opts: Options[Model],
+        object_id: str,
+    ) -> HttpResponse:
+        # Django would go to the index and repeat the id there; nothing is to be learned here.
+        raise Http404
+
+
+class SuperuserOnly(_ModelAdmin):
+    """Rows that only a superuser sees and changes."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return is_superuser(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_superuser(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return is_superuser(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return is_superuser(request)

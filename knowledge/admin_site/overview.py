@@ -1,0 +1,69 @@
+"""The numbers of the overview, each from one aggregate over rows that are few.
+
+The caller has bound the session, so "all" is all of a tenant, or all there is for a superuser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, Q, Sum
+from django.utils import timezone
+
+from artifacts.models import Artifact, ArtifactOrigin
+from knowledge.core.types import ChunkSetState
+from knowledge.models import ChunkSet, Document, KnowledgeEvent, RefusalCount
+
+REFUSAL_DAYS = 30
+_EVENTS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What is in the corpus, what was refused in `REFUSAL_DAYS` days, what happened last."""
+
+    documents: int
+    held: int
+    versions: int
+    chunks: int
+    flagged: int
+    quarantined: int
+    source_bytes: int
+    refusals: list[dict[str, Any]]
+    events: list[KnowledgeEvent]
+
+
+def overview() -> Overview:
+    documents = Document.objects.aggregate(all=Count("pk"), held=Count("pk", Q(legal_hold=True)))
+    # Chunk sets carry the counts of their chunks: the chunks themselves are never counted here.
+    live = ChunkSet.objects.filter(
+        state=ChunkSetState.LIVE, version__superseded_at__isnull=True
+    ).aggregate(
+        chunks=Sum("chunk_count", default=0),
+        rejected=Sum("rejected_count", default=0),
+        flagged=Sum("flagged_count", default=0),
+        quarantined=Sum("quarantined_count", default=0),
+    )
+    sources = Artifact.objects.filter(
+        origin=ArtifactOrigin.KNOWLEDGE_SOURCE, expires_at__isnull=True
+    ).aggregate(versions=Count("pk"), bytes=Sum("byte_size", default=0))
+    since = timezone.now().date() - timedelta(days=REFUSAL_DAYS)
+    refusals = (
+        RefusalCount.objects.filter(day__gte=since)
+        .values("reason")
+        .annotate(times=Sum("count"))
+        .order_by("-times", "reason")
+    )
+    return Overview(
+        documents=documents["all"],
+        held=documents["held"],
+        versions=sources["versions"],
+        chunks=live["chunks"] - live["rejected"],
+        flagged=live["flagged"],
+        quarantined=live["quarantined"],
+        source_bytes=sources["bytes"],
+        refusals=list(refusals),
+        events=list(KnowledgeEvent.objects.all()[:_EVENTS]),
+    )
