@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 from django.conf import settings
 from django.db.models import Q
@@ -41,7 +40,7 @@ def store() -> KnowledgeStore:
             chunker=StructureChunker(tokens),
             secret_scanner=LayeredSecretScanner(
                 fingerprint_key=salted_hmac("verbatim.secrets", "", algorithm="sha256").digest(),
-                rule_cache=Path(settings.VAR) / "secret-rules",
+                rule_cache=settings.SECRET_RULES_CACHE,
             ),
             instruction_scanner=RuleInstructionScanner(),
             admission_policy=AdmitAll(),

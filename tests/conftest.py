@@ -50,6 +50,8 @@ def _start_services() -> None:
     # What the person at the keyboard configured for their own installation is no part of a test.
     os.environ.update(
         VERBATIM_VAR=str(places.home / "var"),
+        # Compiled once for all sessions of this clone.
+        SECRET_RULES_CACHE=str(Path(__file__).resolve().parent.parent / "var" / "secret-rules"),
         VERBATIM_PUBLIC_URL="http://testserver",
         SECRET_KEY="for-tests-only-" + "x" * 50,
         DJANGO_SETTINGS_MODULE="config.settings",
