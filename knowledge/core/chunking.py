@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 import regex
@@ -26,6 +27,8 @@ _WORD_END = regex.compile(r"\s+" + _NOT_A_JOINER)
 _GRAPHEME = regex.compile(r"\X")
 _SPACES = regex.compile(r"\s+")
 _LONGEST_TAIL = 200
+_REMEMBERED_JOINS = 16_384
+_LONGEST_REMEMBERED_JOIN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,26 @@ def require_chunks(drafts: list[ChunkDraft]) -> list[ChunkDraft]:
     return drafts
 
 
+class _JoinCost:
+    """Tokens that line ends add after the text before them.
+
+    Remembered for short texts: the same few words end paragraphs in every document.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._remembered = lru_cache(_REMEMBERED_JOINS)(self._counted)
+
+    def __call__(self, tail: str, line_ends: str) -> int:
+        if len(tail) + len(line_ends) > _LONGEST_REMEMBERED_JOIN:
+            return self._counted(tail, line_ends)
+        return self._remembered(tail, line_ends)
+
+    def _counted(self, tail: str, line_ends: str) -> int:
+        joined, alone = self._counter.counts([tail + line_ends, tail])
+        return joined - alone
+
+
 class StructureChunker:
     """Cuts normalised text by the six rules of `structure-1`.
 
@@ -87,6 +110,7 @@ class StructureChunker:
     def __init__(self, counter: TokenCounter, profile: ChunkingProfile | None = None) -> None:
         self.profile = profile or ChunkingProfile()
         self._counter = counter
+        self._join_cost = _JoinCost(counter)
 
     def chunk(
         self,
@@ -99,10 +123,10 @@ class StructureChunker:
         """The chunks in order; none when there is no text but front matter and blank lines."""
         lines = Lines(text)
         outline = sections(lines, media_type=media_type, structure=structure)
-        drafts = _Packer(lines, outline, self._counter, self.profile).pack()
+        packer = _Packer(lines, outline, self._counter, self.profile, self._join_cost)
         return [
             _chunk_draft(ordinal, draft, lines, structure.page_starts)
-            for ordinal, draft in enumerate(drafts)
+            for ordinal, draft in enumerate(packer.pack())
         ]
 
 
@@ -138,6 +162,7 @@ class _Packer:
         outline: Sequence[Section],
         counter: TokenCounter,
         profile: ChunkingProfile,
+        join_cost: _JoinCost,
     ) -> None:
         self._lines = lines
         self._text = lines.text
@@ -145,7 +170,7 @@ class _Packer:
         self._profile = profile
         self._counter = counter
         self._cutter = _Cutter(lines, counter, profile)
-        self._join_costs: dict[tuple[str, str], int] = {}
+        self._join_cost = join_cost
         self._small: set[int] = set()
 
     def pack(self) -> list[_Draft]:
@@ -258,12 +283,7 @@ class _Packer:
 
         They depend on the last word before them alone, so that is all that is counted.
         """
-        key = (self._tail(before), self._text[before.end : after.start])
-        cost = self._join_costs.get(key)
-        if cost is None:
-            joined, alone = self._counter.counts(["".join(key), key[0]])
-            cost = self._join_costs[key] = joined - alone
-        return cost
+        return self._join_cost(self._tail(before), self._text[before.end : after.start])
 
     def _tail(self, unit: _Unit) -> str:
         """The end of a unit from a place on where counts are additive: a single space before a

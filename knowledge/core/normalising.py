@@ -55,7 +55,7 @@ def normalise(text: str, *, media_type: str, marks: Sequence[int] = ()) -> Norma
     """
     composed, marks_in_order = _compose(text, sorted({_within(text, mark) for mark in marks}))
     lines = composed.split("\n")
-    width = _tab_width(lines, media_type)
+    width = _tab_width(lines, media_type) if "\t" in composed else _PLAIN_TAB_WIDTH
     kept, numbers = _collapse_blank_lines([_normal_line(line, width) for line in lines])
     moved = dict(
         zip(
