@@ -44,8 +44,12 @@ class LexicalArm:
 
     name = LEXICAL
 
-    def __init__(self, stemmer: Stemmer) -> None:
+    def __init__(
+        self, stemmer: Stemmer, *, budget: int = CANDIDATE_BUDGET, small_view: int = SMALL_VIEW
+    ) -> None:
         self._stemmer = stemmer
+        self._budget = budget
+        self._small_view = small_view
 
     def search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
         lexemes = {
@@ -55,8 +59,12 @@ class LexicalArm:
         forms = {form for word in lexemes_of(query, lexemes).values() for form in word}
         total, frequencies = document_frequencies(view.spaces, sorted(forms))
         weighed = weigh(query, lexemes, frequencies, total)
-        budget = total if total <= SMALL_VIEW else CANDIDATE_BUDGET
-        candidates = bm25.candidate_lexemes(weighed.frequencies, budget)
+        # The statistics are of the present: as of an earlier instant a word may occur that now
+        # occurs nowhere.
+        fewest = 0 if view.as_of is None else 1
+        frequencies = {form: max(df, fewest) for form, df in weighed.frequencies.items()}
+        budget = sum(frequencies.values()) if total <= self._small_view else self._budget
+        candidates = bm25.candidate_lexemes(frequencies, budget)
         if not weighed.vector or not candidates.tsquery:
             return Found(scores={}, notes=weighed.notes)
         scores = _score(view, weighed, candidates.tsquery, limit)
