@@ -70,6 +70,11 @@ def lowered(text: str) -> str:
     return lower if len(lower) == len(text) else text.replace("İ", "i").lower()
 
 
+def unconfused(text: str) -> str:
+    """Every letter of another script that looks like a Latin one as that one; same offsets."""
+    return text.translate(_CONFUSABLES)
+
+
 def longest_word(text: str) -> int:
     """The length of the longest stretch without white space: a cheap look before a dear one."""
     return max(map(len, text.split()), default=0)
