@@ -121,4 +121,4 @@ def test_long_runs_of_combining_marks_are_composed_in_linear_time() -> None:
 @pytest.mark.long
 def test_ten_megabytes_in_one_line() -> None:
     text = "word e\u0301\t" * 1_300_000
-    assert len(plain(text)) > len(text)
+    assert plain(text) == ("word \u00e9  " * 1_300_000).rstrip()
