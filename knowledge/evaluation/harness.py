@@ -1,0 +1,247 @@
+"""A labelled collection through the real pipeline and the real search, and what came of it.
+
+Passages are ranked, and the first passage of a document gives the document its rank: nDCG@10,
+recall@10, MRR@10 and hit@3 (the share of questions with an answering document among the first
+three) are measured on all that a search ranked, without floor, cap or budget. What a caller is
+really handed, with the defaults of a search, gives `hit_at_3_capped`, `noise_at_3` and
+`passage_recall_at_3`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from uuid import UUID
+
+import ir_measures
+from ir_measures import RR, R, Success, nDCG
+
+from access.errors import Malformed, VerbatimError
+from access.principal import Principal
+from knowledge.core.ranking import RankingPolicy
+from knowledge.core.types import KnowledgeQuery, SearchResult
+from knowledge.evaluation.collections import Collection, Question, as_file
+from knowledge.evaluation.progress import Track, untracked
+from knowledge.evaluation.throwaway import member, settle, throw_away_tenant, uploaded
+from knowledge.retrieval.search import Searcher
+from knowledge.store import KnowledgeStore
+
+FUSED: Final = "fused"
+ALL: Final = "all"
+ABLATED_TERMS: Final = ("authority", "scope", "recency", "penalty")
+_WITHOUT: Final = "-without-"
+_MEASURES: Final = {
+    "ndcg_at_10": nDCG @ 10,
+    "recall_at_10": R @ 10,
+    "mrr_at_10": RR @ 10,
+    "hit_at_3": Success @ 3,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one search came to: documents in rank order, and what the caller was handed."""
+
+    question: Question
+    ranked: tuple[str, ...]
+    returned: tuple[str, ...]
+    texts: tuple[str, ...]
+    milliseconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Corpus:
+    """What became of a collection's documents in the throw-away tenant."""
+
+    documents: int = 0
+    chunks: int = 0
+    refused: list[dict[str, str]] = field(default_factory=list)
+    # Documents of equal bytes are one document of ours and several of the collection's.
+    ids: dict[UUID, list[str]] = field(default_factory=dict)
+
+
+class Evaluator:
+    """Evaluates a collection with a store: one tenant per call of `evaluate`, gone afterwards."""
+
+    def __init__(self, store: KnowledgeStore, track: Track = untracked) -> None:
+        self._store = store
+        self._track = track
+
+    def evaluate(
+        self, collection: Collection, *, arms: Sequence[str] = (), queries: int | None = None
+    ) -> dict[str, Any]:
+        """The object that `manage.py evaluate --json` prints.
+
+        `arms` are names out of `searchers`, or `all`; none means every arm by itself and, when
+        there are several, all of them fused. `queries` takes that many questions, spread evenly.
+        """
+        chosen = self._chosen(arms)
+        questions = spread(collection.questions(), queries)
+        with throw_away_tenant("evaluate") as tenant_id:
+            principal = member(tenant_id)
+            corpus = self._admit(collection, principal)
+            settle()
+            measured = {
+                name: summarise(list(self._ask(searcher, questions, corpus, principal, name)))
+                for name, searcher in chosen.items()
+            }
+        return {
+            "collection": collection.name,
+            "documents": corpus.documents,
+            "chunks": corpus.chunks,
+            "queries": len(questions),
+            "refused": corpus.refused,
+            "arms": measured,
+        }
+
+    def _chosen(self, arms: Sequence[str]) -> dict[str, Searcher]:
+        known = searchers(self._store.searcher)
+        if ALL in arms:
+            return known
+        wanted = arms or [name for name in known if _WITHOUT not in name]
+        if unknown := [name for name in wanted if name not in known]:
+            raise Malformed(f"There is no arm {unknown[0]!r}; there are: {', '.join(known)}.")
+        return {name: known[name] for name in wanted}
+
+    def _admit(self, collection: Collection, principal: Principal) -> Corpus:
+        corpus = Corpus()
+        for document in self._track(collection.documents(), "Admitting", None):
+            try:
+                content, request = as_file(document)
+                with uploaded(principal, content, **request) as asked:
+                    result = self._store.ingest(asked, principal)
+            except VerbatimError as refused:
+                corpus.refused.append({"document": document.id, "code": refused.code})
+                continue
+            corpus.documents += 1
+            corpus.chunks += 0 if result.already_ingested else result.report.chunks
+            corpus.ids.setdefault(result.document_id, []).append(document.id)
+        return corpus
+
+    def _ask(
+        self,
+        searcher: Searcher,
+        questions: Sequence[Question],
+        corpus: Corpus,
+        principal: Principal,
+        name: str,
+    ) -> Iterator[Answer]:
+        store = replace(self._store, searcher=searcher)
+        for question in self._track(questions, f"Asking {name}", len(questions)):
+            started = time.perf_counter()
+            result = store.search(KnowledgeQuery(text=question.text), principal)
+            yield answer(
+                question, result, corpus.ids, milliseconds=(time.perf_counter() - started) * 1_000
+            )
+
+
+def searchers(searcher: Searcher) -> dict[str, Searcher]:
+    """Each arm by itself, all of them fused, and the whole without one term of the ranking."""
+    named = {arm.name: replace(searcher, arms=(arm,)) for arm in searcher.arms}
+    whole = next(iter(named))
+    if len(named) > 1:
+        named[FUSED] = searcher
+        whole = FUSED
+    for term in ABLATED_TERMS:
+        named[f"{whole}{_WITHOUT}{term}"] = replace(searcher, policy=without(searcher.policy, term))
+    return named
+
+
+def without(policy: RankingPolicy, term: str) -> RankingPolicy:
+    """The policy with a term's weight gone; the weight of a term that adds goes to `match`."""
+    weight = 0.0 if term == "penalty" else getattr(policy, term)
+    changed: dict[str, Any] = {term: 0.0, "match": policy.match + weight}
+    return replace(policy, version=f"{policy.version}{_WITHOUT}{term}", **changed)
+
+
+def spread(questions: list[Question], count: int | None) -> list[Question]:
+    """At most `count` of the questions, evenly spread; the same ones every time."""
+    if count is None or count >= len(questions):
+        return questions
+    if count < 1:
+        raise Malformed("At least one question is needed.")
+    return [questions[number * len(questions) // count] for number in range(count)]
+
+
+def answer(
+    question: Question,
+    result: SearchResult,
+    ids: Mapping[UUID, Sequence[str]],
+    *,
+    milliseconds: float = 0.0,
+) -> Answer:
+    """Passages and what was omitted are together all that was ranked, without floor and cap."""
+    ranked = [
+        (-passage.score, passage.candidate.chunk_id, passage.candidate.document_id)
+        for passage in result.passages
+    ]
+    ranked += [(-left.score, left.chunk_id, left.document_id) for left in result.omitted]
+    documents = dict.fromkeys(document for _, _, document in sorted(ranked))
+    return Answer(
+        question=question,
+        ranked=tuple(id_ for document in documents for id_ in ids.get(document, ())),
+        returned=tuple(
+            _told(question, ids.get(passage.candidate.document_id, ()))
+            for passage in result.passages
+        ),
+        texts=tuple(passage.candidate.text for passage in result.passages),
+        milliseconds=milliseconds,
+    )
+
+
+def _told(question: Question, ids: Sequence[str]) -> str:
+    """Of several documents of equal bytes the one that answers, when one does."""
+    return next((id_ for id_ in ids if id_ in question.answers), ids[0] if ids else "")
+
+
+def summarise(answers: Sequence[Answer]) -> dict[str, Any]:
+    """The figures of one arm over all questions, those that found nothing included."""
+    judgements = {answer.question.id: answer.question.answers for answer in answers}
+    run = {
+        answer.question.id: {
+            document: 1.0 / rank for rank, document in enumerate(answer.ranked, start=1)
+        }
+        for answer in answers
+    }
+    found = ir_measures.calc_aggregate(list(_MEASURES.values()), judgements, run)
+    returned = sum(len(answer.returned) for answer in answers)
+    noise = sum(
+        document not in answer.question.answers
+        for answer in answers
+        for document in answer.returned
+    )
+    quoted = [answer for answer in answers if answer.question.quotes]
+    times = [answer.milliseconds for answer in answers]
+    return {
+        **{name: round(float(found[measure]), 4) for name, measure in _MEASURES.items()},
+        "hit_at_3_capped": _share(
+            any(document in answer.question.answers for document in answer.returned)
+            for answer in answers
+        ),
+        "noise_at_3": round(noise / returned, 4) if returned else 0.0,
+        "passage_recall_at_3": _share(map(quotes_an_answer, quoted)) if quoted else None,
+        "latency_ms": {"p50": percentile(times, 50), "p95": percentile(times, 95)},
+    }
+
+
+def quotes_an_answer(answer: Answer) -> bool:
+    """Whether a passage that was handed out contains words that answer, white space aside."""
+    texts = ["".join(text.split()) for text in answer.texts]
+    return any(
+        "".join(quote.split()) in text for _, quote in answer.question.quotes for text in texts
+    )
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The value that `percent` of the values do not exceed, to a hundredth."""
+    if len(values) < 2:  # noqa: PLR2004 - quantiles need two
+        return round(values[0], 2) if values else 0.0
+    return round(statistics.quantiles(values, n=100, method="inclusive")[percent - 1], 2)
+
+
+def _share(outcomes: Iterable[bool]) -> float:
+    told = list(outcomes)
+    return round(sum(told) / len(told), 4) if told else 0.0

@@ -1,0 +1,165 @@
+"""manage.py bench: how fast ingest and search are here, in tenants of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from access.commands import VerbatimCommand
+from knowledge.evaluation import bench, generate
+from knowledge.evaluation.progress import figures, progress
+from knowledge.evaluation.throwaway import checked, remove_tenant, throw_away_tenant
+from knowledge.wiring import store
+
+_SCANS = "knowledge.evaluation.scans"
+
+
+class Command(VerbatimCommand):
+    help = "Measures ingest and search; what it writes is in tenants named bench-..."
+
+    def arguments(self, parser: CommandParser) -> None:
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
+        ingest = kinds.add_parser("ingest", help="admit files, folders and collections")
+        ingest.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+        search = kinds.add_parser("search", help="latency and overlap with exhaustive scoring")
+        search.add_argument("--questions", type=int, default=150)
+        search.add_argument("--clients", type=int, default=1, help="processes asking at once")
+        search.add_argument("--curve", action="store_true", help="overlap at several budgets")
+        write = kinds.add_parser("generate", help="fill a tenant with generated chunks")
+        write.add_argument("--drop", action="store_true", help="remove the tenant instead")
+        plan = kinds.add_parser("explain", help="statements and plan of a search")
+        plan.add_argument("query")
+        plan.add_argument("--viewer", choices=["tenant_wide", "one_percent"], default="tenant_wide")
+        scans = kinds.add_parser("scans", help="the scanners on labelled JSON lines")
+        scans.add_argument("--secrets", type=Path)
+        scans.add_argument("--instructions", type=Path)
+        for one in (search, write, plan):
+            one.add_argument("--tenant", help="bench-...: filled by `generate`, and kept")
+        for one in (search, write):
+            one.add_argument("--chunks", type=int, default=20_000)
+            one.add_argument(
+                "--from",
+                dest="sources",
+                nargs="+",
+                type=Path,
+                default=[],
+                metavar="PATH",
+                help="files, folders or collections whose paragraphs are mixed",
+            )
+            one.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+        for one in kinds.choices.values():
+            one.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def run(self, options: dict[str, Any]) -> None:
+        getattr(self, f"_{options['kind']}")(options)
+
+    def _ingest(self, options: dict[str, Any]) -> None:
+        missing = [path for path in options["paths"] if not path.exists()]
+        if missing:
+            raise CommandError(f"There is no file or folder {missing[0]}.", returncode=1)
+        with progress(disable=self.as_json) as track:
+            told = bench.bench_ingest(store(), options["paths"], track)
+        self.emit(told, _ingest_table(told))
+
+    def _search(self, options: dict[str, Any]) -> None:
+        with self._filled(options) as (tenant_id, generated):
+            with progress(disable=self.as_json) as track:
+                told = bench.bench_search(
+                    store(),
+                    tenant_id,
+                    questions=options["questions"],
+                    clients=options["clients"],
+                    curve=options["curve"],
+                    track=track,
+                )
+            told["generated"] = generated
+            self.emit(told, _search_table(told))
+
+    def _generate(self, options: dict[str, Any]) -> None:
+        tenant_id = checked(options["tenant"] or f"bench-{options['chunks']}")
+        if options["drop"]:
+            remove_tenant(tenant_id)
+            self.emit({"tenant": tenant_id, "removed": True}, f"{tenant_id} is gone.")
+            return
+        told = self._write(tenant_id, options)
+        lines = [f"{name.replace('_', ' ')}: {value}" for name, value in told.items()]
+        self.emit(told, "\n".join(lines))
+
+    def _explain(self, options: dict[str, Any]) -> None:
+        if not options["tenant"]:
+            raise CommandError("Name a tenant that `generate` has filled (--tenant).", returncode=1)
+        viewer = bench.viewers(checked(options["tenant"]))[options["viewer"]]
+        told = bench.explain(store(), viewer, options["query"])
+        statements = [
+            f"{one['milliseconds']:8.2f} ms  {one['statement']}" for one in told["statements"]
+        ]
+        self.emit(told, "\n".join([*statements, "", *told["plan"]]))
+
+    def _scans(self, options: dict[str, Any]) -> None:
+        if importlib.util.find_spec(_SCANS) is None:
+            raise CommandError("This installation has no measurement of scanners.", returncode=1)
+        scans: Any = importlib.import_module(_SCANS)
+        for name in ("secrets", "instructions"):
+            if options[name]:
+                told = getattr(scans, f"measure_{name}")(options[name])
+                self.emit({name: told}, f"{name}: {told}")
+
+    @contextlib.contextmanager
+    def _filled(self, options: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """A tenant that `generate` filled before, or one for the length of the block."""
+        if options["tenant"]:
+            yield checked(options["tenant"]), None
+            return
+        with throw_away_tenant("bench") as tenant_id:
+            yield tenant_id, self._write(tenant_id, options)
+
+    def _write(self, tenant_id: str, options: dict[str, Any]) -> dict[str, Any]:
+        with progress(disable=self.as_json) as track:
+            return generate.generate(
+                tenant_id,
+                options["chunks"],
+                options["sources"],
+                processes=options["processes"],
+                track=track,
+            )
+
+
+def _ingest_table(told: dict[str, Any]) -> str:
+    title = (
+        f"{told['documents']} documents, {told['chunks']} chunks, {told['megabytes']} MB in"
+        f" {told['seconds']} s: {told['mb_per_second']:.2f} MB/s,"
+        f" {told['chunks_per_second']:.0f} chunks/s, peak {told['peak_rss_mb']:.0f} MB."
+        f" Tokenising alone {told['tokenising_alone_mb_per_second']:.1f} MB/s."
+        f" Refused: {told['refused'] or 'none'}."
+    )
+    rows = [
+        [name, f"{step['seconds']:.2f}", f"{step['share']:.1%}", f"{step['mb_per_second']:.1f}"]
+        for name, step in told["steps"].items()
+    ]
+    return figures(title, ["step", "seconds", "share", "MB/s"], rows)
+
+
+def _search_table(told: dict[str, Any]) -> str:
+    rows = [
+        [
+            name,
+            f"{viewer['chunks']:,}",
+            *(f"{viewer['latency_ms'][key]:.1f}" for key in ("p50", "p95", "max")),
+            f"{viewer['overlap_at_10']:.3f}",
+        ]
+        for name, viewer in told["viewers"].items()
+    ]
+    columns = ["viewer", "chunks", "p50 ms", "p95 ms", "max ms", "overlap@10"]
+    lines = [
+        figures(f"{told['questions']} questions, {told['clients']} at once, warm", columns, rows)
+    ]
+    for name, viewer in told["viewers"].items():
+        if curve := viewer.get("overlap_by_budget"):
+            lines.append(f"{name}: " + ", ".join(f"{b:,}: {share}" for b, share in curve.items()))
+    return "\n".join(lines)
