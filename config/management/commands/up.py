@@ -25,6 +25,7 @@ from config import demo
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Command(BaseCommand):
@@ -38,6 +39,9 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, verbosity=0)
         call_command("collectstatic", interactive=False, verbosity=0)
         shown = demo.prepare(self._tell)
+        # From here on being told to stop is a good end, whoever tells us.
+        for number in _STOP_SIGNALS:
+            signal.signal(number, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt), _children() as children:
             _start(children, "web")
             _wait_until_ready(children)
@@ -98,7 +102,7 @@ def _children() -> Iterator[_Children]:
     try:
         yield children
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # we are stopping already, and soon
         _end(list(children.values()))
 
@@ -198,8 +202,10 @@ def _conversation(shown: demo.Demo) -> list[str]:
     lines = ["Ask it something:", "", command, ""]
     try:
         status, answer = _request("POST", path, question, shown.api_key)
-        if status != http.HTTPStatus.OK or not answer["passages"]:
-            return lines
+        if status != http.HTTPStatus.OK:
+            return [*lines, f"It answers with status {status}: {answer.get('detail')}", ""]
+        if not answer["passages"]:
+            return [*lines, "It finds nothing: the sample documents have been deleted.", ""]
         first = answer["passages"][0]
         status, cited = _request("GET", f"/v1/chunks/{first['chunk_id']}", key=shown.api_key)
     except (OSError, ValueError, KeyError, http.client.HTTPException):
