@@ -40,13 +40,13 @@ def select(
     """
     passages: list[RankedPassage] = []
     omitted: list[Omitted] = []
-    taken_texts: set[str] = set()
+    taken_texts: set[object] = set()
     taken_of: Counter[UUID] = Counter()
     tokens = 0
     for passage in ranked:
         candidate = passage.candidate
-        # The hash too: a caller may hold passages whose text it never loaded.
-        keys = {candidate.content_sha256, " ".join(candidate.text.casefold().split())} - {""}
+        # Equal sketches are equal texts, but for case and white space.
+        keys: set[object] = {candidate.content_sha256, candidate.sketch or candidate.chunk_id}
         reason: OmittedReason | None = None
         if passage.score < floor:
             reason = OmittedReason.FLOOR

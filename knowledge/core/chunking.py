@@ -109,6 +109,7 @@ class StructureChunker:
 
     def __init__(self, counter: TokenCounter, profile: ChunkingProfile | None = None) -> None:
         self.profile = profile or ChunkingProfile()
+        self.profile_name = self.profile.name
         self._counter = counter
         self._join_cost = _JoinCost(counter)
 

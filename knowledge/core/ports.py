@@ -36,9 +36,10 @@ class TokenCounter(Protocol):
 
 
 class Chunker(Protocol):
-    """Normalised text to chunks: pure, deterministic under `version`."""
+    """Normalised text to chunks: pure, deterministic under `version` and its profile."""
 
     version: str
+    profile_name: str
 
     def chunk(
         self, text: str, *, title: str, media_type: str, structure: Structure

@@ -10,12 +10,14 @@ having been cited.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from types import MappingProxyType
 from typing import Final
 
+from knowledge.core.likeness import resemblance
 from knowledge.core.types import Authority, Candidate, KnowledgeQuery, RankedPassage, ScoreTerms
 
 # How the document was obtained, never what it says.
@@ -27,7 +29,6 @@ _AUTHORITY: Final[Mapping[Authority, float]] = MappingProxyType(
     }
 )
 _UNDATED: Final = 0.5
-_ORDINARY_SYMBOL_SHARE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class RankingPolicy:
     min_score: float = 0.18
     half_life_days: float = 730.0
     tiny_tokens: int = 16
+    repetition: float = 0.7
 
     def __post_init__(self) -> None:
         weights = (self.match, self.authority, self.scope, self.recency)
@@ -72,16 +74,10 @@ def _recency(doc_date: date | None, today: date, half_life_days: float) -> float
 def _penalty(candidate: Candidate, tiny_tokens: int) -> float:
     """How little a passage has to say: 1 for nothing, 0 for an ordinary paragraph.
 
-    Two plain measures: a passage shorter than `tiny_tokens`, and one in which more than two
-    fifths of the visible characters are neither letters nor digits (rules, link lists, bars of
-    icons).
+    A passage shorter than `tiny_tokens`, or one of boilerplate (`likeness.boilerplate`).
     """
     tiny = 1.0 - candidate.tokens / tiny_tokens if candidate.tokens < tiny_tokens else 0.0
-    visible = "".join(candidate.text.split())
-    words = sum(map(str.isalnum, visible))
-    symbols = 1.0 - words / len(visible) if visible else 1.0
-    noisy = max(symbols - _ORDINARY_SYMBOL_SHARE, 0.0) / (1.0 - _ORDINARY_SYMBOL_SHARE)
-    return min(max(tiny, noisy, 0.0), 1.0)
+    return min(max(tiny, candidate.boilerplate, 0.0), 1.0)
 
 
 def _terms(
@@ -119,4 +115,35 @@ def rank(
     for candidate in candidates:
         terms = _terms(candidate, query, policy, today)
         ranked.append(RankedPassage(candidate=candidate, score=_score(terms, policy), terms=terms))
-    return sorted(ranked, key=lambda passage: (-passage.score, passage.candidate.chunk_id))
+    ranked.sort(key=_order)
+    return sorted(_less_repetition(ranked, policy), key=_order)
+
+
+def _order(passage: RankedPassage) -> tuple[float, str]:
+    return -passage.score, passage.candidate.chunk_id
+
+
+def _less_repetition(
+    ranked: Sequence[RankedPassage], policy: RankingPolicy
+) -> Iterator[RankedPassage]:
+    """Passages that nearly repeat a higher one pay for it; equal texts are `select`'s business."""
+    holders: dict[int, list[int]] = {}
+    for place, passage in enumerate(ranked):
+        runs = passage.candidate.sketch[1:]
+        shared = Counter(higher for run in runs for higher in holders.get(run, ()))
+        for run in runs:
+            holders.setdefault(run, []).append(place)
+        likest = max(
+            (
+                resemblance(passage.candidate.sketch, ranked[higher].candidate.sketch)
+                for higher, runs_in_common in shared.items()
+                # Sketches that have less in common cannot resemble each other enough.
+                if runs_in_common >= policy.repetition * len(runs) / 2
+            ),
+            default=0.0,
+        )
+        if likest < policy.repetition or likest <= passage.terms.penalty:
+            yield passage
+            continue
+        terms = replace(passage.terms, penalty=likest)
+        yield replace(passage, terms=terms, score=_score(terms, policy))

@@ -248,7 +248,8 @@ class Candidate:
     """A readable passage that matched, with all that ranking and rendering need of it.
 
     `match` is the fused score of the arms, 0..1; `arms` maps the name of each arm that found it
-    to that arm's own score.
+    to that arm's own score. `boilerplate` and `sketch` are what `likeness` says of the text;
+    ranking needs no more of it, and `text` is empty until the passage is chosen.
     """
 
     chunk_id: str
@@ -263,6 +264,8 @@ class Candidate:
     authority: Authority
     project_scope: str | None
     instruction_like: bool
+    boilerplate: float
+    sketch: tuple[int, ...]
     line_start: int
     line_end: int
     page_start: int | None

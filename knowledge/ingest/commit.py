@@ -205,6 +205,8 @@ def _chunk_set(
             page_end=planned.draft.page_end,
             tokens=planned.draft.tokens,
             content_sha256=planned.content_sha256,
+            boilerplate=planned.boilerplate,
+            sketch=list(planned.sketch),
             verdict=planned.verdict,
             contains_instruction_like_text=bool(planned.matches),
             instruction_matches=planned.matches,

@@ -12,7 +12,7 @@ from access.errors import ScopeMissing
 from access.principal import Principal
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.media_types import decide
-from knowledge.core import fingerprint
+from knowledge.core import fingerprint, likeness
 from knowledge.core.analysis import analyse
 from knowledge.core.bm25 import IndexRow, index_row
 from knowledge.core.errors import EmptyExtraction, Refused
@@ -76,7 +76,7 @@ class Ingestor:
             raise EmptyExtraction
         language = admitted.request.language or self.language_detector.detect(text)
         chunker_version = fingerprint.chunker_version(
-            version, NORMALISER_VERSION, self.chunker.version, "default"
+            version, NORMALISER_VERSION, self.chunker.version, self.chunker.profile_name
         )
         chunks = self._planned(admitted, drafts, chunker_version, language)
         return IngestPlan(
@@ -154,6 +154,8 @@ class Ingestor:
                     chunker_version, draft.ordinal, draft.heading_path, draft.text
                 ),
                 content_sha256=fingerprint.content_sha256(draft.text),
+                boilerplate=likeness.boilerplate(draft.text),
+                sketch=likeness.sketch(draft.text),
                 verdict=verdict,
                 matches=matches,
                 row=rows.get(draft.ordinal),

@@ -21,6 +21,8 @@ class PlannedChunk:
     draft: ChunkDraft
     key: str
     content_sha256: str
+    boilerplate: float
+    sketch: tuple[int, ...]
     verdict: Verdict
     matches: list[dict[str, Any]]
     row: IndexRow | None

@@ -137,6 +137,8 @@ class Chunk(models.Model):
     page_end = models.PositiveIntegerField(null=True, blank=True)
     tokens = models.PositiveIntegerField()
     content_sha256 = models.CharField(max_length=64)
+    boilerplate = models.FloatField(default=0.0)
+    sketch = ArrayField(models.BigIntegerField(), default=list)
     verdict = models.CharField(max_length=10, choices=vocabulary_choices(Verdict))
     contains_instruction_like_text = models.BooleanField(default=False)
     instruction_matches = models.JSONField(default=list, blank=True)

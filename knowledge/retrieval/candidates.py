@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from knowledge.core.types import Authority, Candidate
+from knowledge.core.types import Authority, Candidate, RankedPassage
 from knowledge.models import Chunk
 from knowledge.retrieval.arms import SearchView
 
@@ -12,10 +13,11 @@ _FIELDS = (
     "id",
     "chunk_id",
     "heading_path",
-    "text",
     "tokens",
     "content_sha256",
     "contains_instruction_like_text",
+    "boilerplate",
+    "sketch",
     "line_start",
     "line_end",
     "page_start",
@@ -32,7 +34,8 @@ _FIELDS = (
 def load_candidates(
     view: SearchView, match: Mapping[int, float], arms: Mapping[str, Mapping[int, float]]
 ) -> list[Candidate]:
-    """The passages behind the numbers; a number that the caller may not read is not there."""
+    """The passages behind the numbers, without their texts; what the caller may not read is not
+    among them."""
     rows = (
         Chunk.objects.searchable(view.scope, as_of=view.as_of)
         .filter(pk__in=list(match))
@@ -45,13 +48,15 @@ def load_candidates(
             version=version,
             title=title,
             heading_path=tuple(heading_path),
-            text=text,
+            text="",
             tokens=tokens,
             content_sha256=content_sha256,
             doc_date=doc_date,
             authority=Authority(authority),
             project_scope=project_scope,
             instruction_like=instruction_like,
+            boilerplate=boilerplate,
+            sketch=tuple(sketch),
             line_start=line_start,
             line_end=line_end,
             page_start=page_start,
@@ -63,10 +68,11 @@ def load_candidates(
             number,
             chunk_id,
             heading_path,
-            text,
             tokens,
             content_sha256,
             instruction_like,
+            boilerplate,
+            sketch,
             line_start,
             line_end,
             page_start,
@@ -79,3 +85,16 @@ def load_candidates(
             project_scope,
         ) in rows
     ]
+
+
+def with_text(passages: Sequence[RankedPassage]) -> tuple[RankedPassage, ...]:
+    """The chosen passages with their words; one that was deleted meanwhile is gone."""
+    ids = [passage.candidate.chunk_id for passage in passages]
+    texts = dict(Chunk.objects.filter(chunk_id__in=ids).values_list("chunk_id", "text"))
+    return tuple(
+        replace(
+            passage, candidate=replace(passage.candidate, text=texts[passage.candidate.chunk_id])
+        )
+        for passage in passages
+        if passage.candidate.chunk_id in texts
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ from knowledge.core.rendering import BlockPassage, render
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery, RankedPassage, RenderedBlock, SearchResult
 from knowledge.retrieval.arms import SearchArm, SearchView
-from knowledge.retrieval.candidates import load_candidates
+from knowledge.retrieval.candidates import load_candidates, with_text
 from knowledge.retrieval.trace import record_trace
 
 CANDIDATES = 100
@@ -86,6 +86,7 @@ class Searcher:
                 max_passages=query.max_passages,
                 budget_tokens=budget,
             )
+            selection = replace(selection, passages=with_text(selection.passages))
             block = self._block(selection.passages, as_of)
             limit = query.block_tokens
             if limit is None or block.tokens <= limit or not selection.passages:

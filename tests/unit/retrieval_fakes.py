@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from knowledge.core import likeness
 from knowledge.core.ports import Stemmer
 from knowledge.core.types import Authority, Candidate, RankedPassage, ScoreTerms
 
@@ -39,6 +40,8 @@ def candidate(chunk_id: str = "kc_1", **changes: Any) -> Candidate:
         "authority": Authority.PRINCIPAL_SUPPLIED,
         "project_scope": None,
         "instruction_like": False,
+        "boilerplate": likeness.boilerplate(text),
+        "sketch": likeness.sketch(text),
         "line_start": 1,
         "line_end": 3,
         "page_start": None,

@@ -107,9 +107,9 @@ def test_any_text_is_scanned_and_offsets_hold(text: str) -> None:
 def test_time_is_linear_in_the_length(unit: str) -> None:
     def seconds(length: int) -> float:
         text = (unit * length)[:length]
-        started = time.perf_counter()
+        started = time.process_time()
         SCANNER.scan(text)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     small, large = seconds(50_000), seconds(200_000)
     assert large < 10 * small + 0.5

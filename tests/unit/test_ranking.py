@@ -129,3 +129,14 @@ def test_a_policy_that_cannot_be_compared_is_refused() -> None:
         RankingPolicy(match=1.5)
     with pytest.raises(ValueError, match="half-life"):
         RankingPolicy(half_life_days=0)
+
+
+def test_a_passage_that_nearly_repeats_a_higher_one_pays_for_it() -> None:
+    words = [f"word{number}" for number in range(60)]
+    first = candidate("kc_1", text=" ".join(words), match=0.8)
+    echo = candidate("kc_2", text=" ".join([*words[:-1], "changed"]), match=0.79)
+    other = candidate("kc_3", text="another matter entirely, told in other words", match=0.78)
+    order = rank([echo, other, first], QUERY, POLICY, TODAY)
+    assert [passage.candidate.chunk_id for passage in order] == ["kc_1", "kc_3", "kc_2"]
+    assert order[2].terms.penalty > 0.7
+    assert order[0].terms.penalty == order[1].terms.penalty == 0

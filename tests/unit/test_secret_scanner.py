@@ -11,6 +11,7 @@ import os
 import random
 import string
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -91,7 +92,7 @@ def test_a_key_is_found_however_it_is_split(value: str, split: str) -> None:
     ],
     ids=["base64", "base64 twice", "hex", "percent", "html", "markdown", "full width"],
 )
-def test_an_encoded_key_is_found(encode) -> None:  # type: ignore[no-untyped-def]
+def test_an_encoded_key_is_found(encode: Callable[[str], str]) -> None:
     assert scan(f"payload: {encode(HUB)}\n")
 
 
@@ -227,14 +228,36 @@ def test_any_text_is_scanned(text: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "unit",
-    ["a", " ", "^", "\n", "-", "|-", "password=", "key:", "eyJ", "eyJ ", "://a:b@", "ghp_ ", "%41", "&#65;", "QUJD", "AC", '"+"', "mysql ", "curl -u ", "<br>", HEAD],
+    [
+        "a",
+        " ",
+        "^",
+        "\n",
+        "-",
+        "|-",
+        "password=",
+        "key:",
+        "eyJ",
+        "eyJ ",
+        "://a:b@",
+        "ghp_ ",
+        "%41",
+        "&#65;",
+        "QUJD",
+        "AC",
+        '"+"',
+        "mysql ",
+        "curl -u ",
+        "<br>",
+        HEAD,
+    ],
 )
 def test_time_is_linear_in_the_length(unit: str) -> None:
     def seconds(length: int) -> float:
         text = (unit * length)[:length]
-        started = time.perf_counter()
+        started = time.process_time()
         scan(text)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     seconds(10)
     small, large = seconds(100_000), seconds(400_000)
@@ -243,9 +266,9 @@ def test_time_is_linear_in_the_length(unit: str) -> None:
 
 @pytest.mark.long
 def test_ten_megabytes_on_one_line_are_scanned() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert scan("a" * 10_000_000) == []
-    assert time.perf_counter() - started < 60
+    assert time.process_time() - started < 60
 
 
 def test_recall_on_the_open_set_holds() -> None:

@@ -1,0 +1,97 @@
+"""What is known of a chunk's wording without its text: how alike two are, how much is boilerplate.
+
+Both are computed once, when a chunk is admitted, so that a search can rank a hundred candidates
+without reading their texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from heapq import nsmallest
+from typing import Final
+from zlib import crc32
+
+SKETCH_SIZE: Final = 16
+_SHINGLE_WORDS: Final = 3
+
+_LICENCE: Final = re.compile(
+    r"(?i)\b(?:all rights reserved|without warrant(?:y|ies)|as is\W{0,3} basis|licensed under"
+    r"|permission is hereby granted|redistributions? (?:of|in)|terms and conditions of use"
+    r"|copyright (?:©|\(c\)|\d{4})|liab(?:le|ility) for any (?:claim|damages?)"
+    r"|do not sell my|cookie (?:policy|preferences|settings)|subscribe to our newsletter)"
+)
+_LIST_LINE: Final = re.compile(r"[ \t>]*(?:[-*+•·|»]|\d{1,3}[.)])[ \t]+")
+_ENTRY_END: Final = re.compile(
+    r"(?:\.{3,}|…|[ \t]{2,}|\|)[ \t]*\d{1,4}[ \t|]*$|\]\([^)\n]*\)[ \t|]*$"
+)
+_NAVIGATION: Final = frozenset(
+    {
+        "home", "next", "previous", "back", "top", "contents", "index", "search", "menu", "sitemap",
+        "imprint", "privacy", "contact", "login", "about", "help", "faq", "cookies", "print",
+    }
+)  # fmt: skip
+_FEWEST_LINES: Final = 4
+_LICENCE_PHRASES_OF_A_WHOLE: Final = 3
+_MOST: Final = 0.5
+_ORDINARY_SYMBOL_SHARE: Final = 0.4
+_COLUMNS_OF_AN_ENTRY: Final = 2
+
+
+def sketch(text: str) -> tuple[int, ...]:
+    """A hash of the folded text, then the smallest hashes of its runs of three words.
+
+    The bottom-k sketch of Broder ("On the resemblance and containment of documents", 1997):
+    `resemblance` of two sketches estimates the share of runs that the texts have in common.
+    Case and white space are folded.
+    """
+    words = text.casefold().split()
+    whole = crc32(" ".join(words).encode("utf-8", "surrogatepass"))
+    runs = {
+        crc32(" ".join(words[at : at + _SHINGLE_WORDS]).encode("utf-8", "surrogatepass"))
+        for at in range(max(1, len(words) - _SHINGLE_WORDS + 1))
+    }
+    return (whole, *nsmallest(SKETCH_SIZE, runs))
+
+
+def resemblance(one: Sequence[int], other: Sequence[int]) -> float:
+    """0..1, an estimate of the Jaccard coefficient; 0 when either sketch is missing."""
+    if not one or not other:
+        return 0.0
+    if one == other:
+        return 1.0
+    mine, theirs = set(one[1:]), set(other[1:])
+    smallest = nsmallest(min(SKETCH_SIZE, len(mine | theirs)), mine | theirs)
+    return sum(value in mine and value in theirs for value in smallest) / len(smallest)
+
+
+def boilerplate(text: str) -> float:
+    """How much of a text is licence, navigation, table of contents or ornament, 0..1.
+
+    Three plain measures, the greatest of which counts: the phrases of licences and footers (three
+    different ones make a whole); the share of lines, when most, that are entries which lead
+    elsewhere (links alone, words of navigation, titles with a page number); and how far more than
+    two fifths of the visible characters are neither letters nor digits (rules, bars of icons).
+    """
+    ornament = _ornament(text)
+    phrases = {match.group().casefold() for match in _LICENCE.finditer(text)}
+    legal = min(len(phrases) / _LICENCE_PHRASES_OF_A_WHOLE, 1.0)
+    lines = [line for line in text.split("\n") if line.strip()]
+    if len(lines) < _FEWEST_LINES:
+        return max(legal, ornament)
+    leading = sum(map(_leads_elsewhere, lines)) / len(lines)
+    return max(legal, ornament, leading if leading > _MOST else 0.0)
+
+
+def _ornament(text: str) -> float:
+    visible = "".join(text.split())
+    symbols = 1.0 - sum(map(str.isalnum, visible)) / len(visible) if visible else 1.0
+    return max(symbols - _ORDINARY_SYMBOL_SHARE, 0.0) / (1.0 - _ORDINARY_SYMBOL_SHARE)
+
+
+def _leads_elsewhere(line: str) -> bool:
+    if _ENTRY_END.search(line):
+        # A table's row may end in a number too; an entry is a title and little else.
+        return line.count("|") <= _COLUMNS_OF_AN_ENTRY
+    entry = _LIST_LINE.sub("", line).strip(" \t|»›>·•*_").casefold()
+    return entry in _NAVIGATION
