@@ -133,7 +133,9 @@ def _is_example(candidate: Candidate, value: str, allowlist: Allowlist) -> bool:
     elif "uri" in rule or "connection-string" in rule or "curl" in rule:
         example = not strength.is_userinfo_password(value)
     elif rule in _HEADER_RULES:
-        example = not strength.is_strong(strength.trimmed(value.rsplit(maxsplit=1)[-1]), named=False)
+        example = not strength.is_strong(
+            strength.trimmed(value.rsplit(maxsplit=1)[-1]), named=False
+        )
     else:
         example = bool(_TEMPLATE.search(value))
     return example
