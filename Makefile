@@ -15,7 +15,8 @@ PRODUCTION := DATABASE_URL=postgresql://verbatim_app@db.invalid/verbatim \
 	REDIS_URL=redis://broker.invalid:6379/0 VERBATIM_PUBLIC_URL=https://verbatim.example.org \
 	SECRET_KEY=not-a-secret-but-long-enough-to-be-taken-for-one-0123456789-abcdefghij DEBUG=false
 
-.PHONY: run test test-long test-faults lint format lock clean
+.PHONY: run test test-long test-faults lint lint-format lint-code lint-types lint-imports \
+	lint-templates lint-django lint-dependencies format lock clean
 
 run: $(STAMP)
 	@$(PY) manage.py up
@@ -29,16 +30,31 @@ test-long: $(STAMP)
 test-faults: $(STAMP)
 	@$(PY) -m pytest -m "faults"
 
-lint: $(STAMP)
+# `make -k lint` goes on after the first that fails.
+lint: lint-format lint-code lint-types lint-imports lint-templates lint-django lint-dependencies
+
+lint-format: $(STAMP)
 	$(BIN)/ruff format --check .
+
+lint-code: $(STAMP)
 	$(BIN)/ruff check .
+
+lint-types: $(STAMP)
 	$(BIN)/mypy
+
+lint-imports: $(STAMP)
 	$(BIN)/lint-imports --no-logo
+
+lint-templates: $(STAMP)
 	$(BIN)/djade --check $(TEMPLATES)
 	$(BIN)/djlint --quiet --lint --check $(TEMPLATES)
+
+lint-django: $(STAMP)
 	$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(PY) manage.py check
 	$(PRODUCTION) $(PY) manage.py check --deploy --fail-level WARNING
+
+lint-dependencies: $(STAMP)
 	$(BIN)/deptry .
 
 format: $(STAMP)

@@ -45,7 +45,7 @@ def web() -> None:
 
 
 def worker() -> None:
-    from celery.platforms import SecurityWarning  # noqa: PLC0415
+    from celery.exceptions import SecurityWarning  # noqa: PLC0415
 
     from config.celery import app  # noqa: PLC0415
 
