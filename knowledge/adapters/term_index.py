@@ -72,6 +72,18 @@ def publish(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]], *, space:
     _record(1, _OF_SET, chunk_set.pk)
 
 
+def replace(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]]) -> None:
+    """Writes other rows in the place of a chunk set's, live or not as they were."""
+    _record(-1, _OF_SET, chunk_set.pk)
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "UPDATE knowledge_chunk_index SET sv = %s::sparsevec, tsv = %s::tsvector"
+            " WHERE chunk = %s",
+            [(sparse_literal(row.weights), row.tsvector, number) for number, row in rows],
+        )
+    _record(1, _OF_SET, chunk_set.pk)
+
+
 def retire(version: DocumentVersion) -> None:
     """Takes a version's rows out of the present; searches as of an earlier instant keep them."""
     _record(-1, _OF_VERSION, version.pk)

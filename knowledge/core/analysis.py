@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -414,3 +414,11 @@ def analyse(text: str) -> list[Term]:
             append(new(Term, (word, at + offset, stem, compound)))
         at += width
     return terms
+
+
+Analyse = Callable[[str], list[Term]]
+
+ANALYZERS: dict[str, Analyse] = {ANALYZER_VERSION: analyse}
+"""Every version that an index may still hold. While documents are being indexed anew, a question
+is read by each version that the caller's documents were indexed by; an old one goes from here
+when no installation has rows of it any more."""

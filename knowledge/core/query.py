@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Final
 
 from knowledge.core import bm25
-from knowledge.core.analysis import Term, analyse
+from knowledge.core.analysis import Analyse, Term, analyse
 from knowledge.core.errors import InvalidQuery
 from knowledge.core.types import KnowledgeQuery
 
@@ -65,7 +65,7 @@ class FormedQuery:
         return tuple(term.word for term in self.terms if term.stem)
 
 
-def form_query(query: KnowledgeQuery) -> FormedQuery:
+def form_query(query: KnowledgeQuery, analyse: Analyse = analyse) -> FormedQuery:
     """Weigh the words of a question. Raises `InvalidQuery` when it is too long or holds a NUL."""
     _check(query)
     text = _distinct(analyse(query.text))
@@ -76,7 +76,7 @@ def form_query(query: KnowledgeQuery) -> FormedQuery:
     collected: dict[str, tuple[Term, float]] = {word: (term, 1.0) for word, term in main.items()}
     for source, share in ((entities, _ENTITY_SHARE), (objective, _OBJECTIVE_SHARE)):
         _add(collected, source, min(share, share * len(main) / max(len(source), 1)))
-    for terms, weight in _aliases(query, collected):
+    for terms, weight in _aliases(query, collected, analyse):
         _add(collected, terms, weight)
 
     kept = list(collected.values())[:MAX_WORDS]
@@ -126,7 +126,7 @@ def _add(
 
 
 def _aliases(
-    query: KnowledgeQuery, collected: Mapping[str, tuple[Term, float]]
+    query: KnowledgeQuery, collected: Mapping[str, tuple[Term, float]], analyse: Analyse
 ) -> list[tuple[dict[str, Term], float]]:
     """The aliases of entities whose every word is in the query, each with its words' weight."""
     weighed = []

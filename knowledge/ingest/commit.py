@@ -101,7 +101,9 @@ def _publish(admitted: Admitted, plan: IngestPlan, storage_key: str) -> IngestRe
         term_index.retire(previous)
         previous.superseded_at = instant
         previous.save(update_fields=["superseded_at"])
-    VisibilitySpace.objects.note_language(document.space_id, plan.language)
+    VisibilitySpace.objects.note(
+        document.space_id, language=plan.language, analyzer=ANALYZER_VERSION
+    )
     version = DocumentVersion.objects.create(
         document=document,
         version=previous.version + 1 if previous else 1,

@@ -12,9 +12,8 @@ from access.errors import ScopeMissing
 from access.principal import Principal
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.media_types import decide
+from knowledge.adapters.indexing import index_rows
 from knowledge.core import fingerprint, likeness
-from knowledge.core.analysis import analyse
-from knowledge.core.bm25 import IndexRow, index_row
 from knowledge.core.errors import EmptyExtraction, Refused
 from knowledge.core.normalising import NORMALISER_VERSION, normalise
 from knowledge.core.ports import (
@@ -138,13 +137,14 @@ class Ingestor:
     ) -> list[PlannedChunk]:
         verdicts = [self.admission_policy.classify(draft) for draft in drafts]
         flags = flag_instructions(self.instruction_scanner, drafts, title=admitted.title)
-        rows = self._index_rows(
+        rows = index_rows(
+            self.stemmer,
             admitted.title,
-            [
-                draft
+            {
+                draft.ordinal: (draft.heading_path, draft.text)
                 for draft, verdict in zip(drafts, verdicts, strict=True)
                 if verdict is Verdict.ADMIT
-            ],
+            },
             language,
         )
         return [
@@ -162,23 +162,6 @@ class Ingestor:
             )
             for draft, verdict, matches in zip(drafts, verdicts, flags, strict=True)
         ]
-
-    def _index_rows(
-        self, title: str, drafts: Sequence[ChunkDraft], language: str
-    ) -> dict[int, IndexRow]:
-        title_terms = analyse(title)
-        analysed = [
-            (draft.ordinal, analyse("\n".join(draft.heading_path)), analyse(draft.text))
-            for draft in drafts
-        ]
-        words = {term.word for term in title_terms if term.stem}
-        for _, path, body in analysed:
-            words.update(term.word for terms in (path, body) for term in terms if term.stem)
-        lexeme_of = self.stemmer.lexemes(sorted(words), language)
-        return {
-            ordinal: index_row(title_terms, path, body, lexeme_of)
-            for ordinal, path, body in analysed
-        }
 
 
 def _normalised(extracted: ExtractedDocument) -> tuple[str, Structure]:

@@ -35,15 +35,15 @@ class VisibilitySpaceQuerySet(models.QuerySet["VisibilitySpace"]):
             sensitivity__in=Sensitivity.up_to(scope.sensitivity_ceiling),
         )
 
-    def note_language(self, space: int, language: str) -> None:
-        """Remembers that a space holds a document in a language."""
-        self.filter(pk=space).exclude(languages__contains=[language]).update(
-            languages=Func(
-                F("languages"),
-                Value(language, output_field=models.CharField()),
-                function="array_append",
+    def note(self, space: int, *, language: str, analyzer: str) -> None:
+        """Remembers that a space holds a document in a language, indexed by an analyser."""
+        for field, value in (("languages", language), ("analyzers", analyzer)):
+            appended = Func(
+                F(field), Value(value, output_field=models.CharField()), function="array_append"
             )
-        )
+            self.filter(pk=space).exclude(**{f"{field}__contains": [value]}).update(
+                **{field: appended}
+            )
 
 
 class VisibilitySpace(models.Model):
@@ -59,8 +59,10 @@ class VisibilitySpace(models.Model):
     project_scope = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL is "none"
     principal_id = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL is "none"
     sensitivity = models.CharField(max_length=20, choices=vocabulary_choices(Sensitivity))
-    # The languages of its documents, so that a query is stemmed in those and no others.
+    # The languages of its documents, and the versions of the analyser that indexed them: a query
+    # is read in those and no others.
     languages = ArrayField(models.CharField(max_length=50), default=list)
+    analyzers = ArrayField(models.CharField(max_length=50), default=list)
 
     objects = VisibilitySpaceQuerySet.as_manager()
 

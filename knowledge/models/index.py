@@ -75,6 +75,10 @@ class TermStatistic(models.Model):
 
     class Meta:
         db_table = "knowledge_term_statistic"
+        indexes = (
+            # What the merging removes: words that now occur nowhere.
+            models.Index(fields=["space"], condition=Q(chunks=0), name="term_statistic_gone"),
+        )
 
     def __str__(self) -> str:
         return f"space {self.space}"

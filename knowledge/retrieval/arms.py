@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from knowledge.core.query import FormedQuery
 from knowledge.core.scope import ReadScope
+from knowledge.core.types import KnowledgeQuery
 from knowledge.models import VisibilitySpace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchView:
-    """What a caller may search: the numbers of its spaces, and the languages written in them.
+    """What a caller may search: the numbers of its spaces, and how they are written and indexed.
 
     The spaces come from a table under row-level security, so nobody can name a foreign one.
     """
@@ -23,19 +23,22 @@ class SearchView:
     as_of: datetime | None
     spaces: tuple[int, ...]
     languages: tuple[str, ...]
+    analyzers: tuple[str, ...]
 
     @classmethod
     def of(cls, scope: ReadScope, *, as_of: datetime | None = None) -> SearchView:
-        rows = VisibilitySpace.objects.visible_to(scope).values_list("id", "languages")
-        spaces, languages = set[int](), set[str]()
-        for number, written in rows:
+        rows = VisibilitySpace.objects.visible_to(scope).values_list("id", "languages", "analyzers")
+        spaces, languages, analyzers = set[int](), set[str](), set[str]()
+        for number, written, indexed in rows:
             spaces.add(number)
             languages.update(written)
+            analyzers.update(indexed)
         return cls(
             scope=scope,
             as_of=as_of,
             spaces=tuple(sorted(spaces)),
             languages=tuple(sorted(languages)),
+            analyzers=tuple(sorted(analyzers)),
         )
 
 
@@ -52,4 +55,4 @@ class SearchArm(Protocol):
 
     name: str
 
-    def search(self, view: SearchView, query: FormedQuery, limit: int) -> Found: ...
+    def search(self, view: SearchView, query: KnowledgeQuery, limit: int) -> Found: ...

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from django.db import connection
 
 from knowledge.adapters.term_index import document_frequencies
 from knowledge.core import bm25
+from knowledge.core.analysis import ANALYZER_VERSION, ANALYZERS
 from knowledge.core.fusion import LEXICAL
 from knowledge.core.ports import Stemmer
-from knowledge.core.query import FormedQuery, WeighedQuery, lexemes_of, weigh
+from knowledge.core.query import FormedQuery, Lexemes, WeighedQuery, form_query, lexemes_of, weigh
+from knowledge.core.spelling import one_edit_away
+from knowledge.core.types import KnowledgeQuery
 from knowledge.retrieval.arms import Found, SearchView
 
 # A viewer of no more chunks than this has all of them scored.
 SMALL_VIEW = 5_000
 # How many candidates a larger view scores.
 CANDIDATE_BUDGET = 10_000
+# What a corrected word counts, against one that was found as it was written.
+CORRECTED = 0.8
+MOST_CORRECTIONS = 4
 
 # The best ones by words alone, of which those with the question's words side by side rank higher.
 # The vectors of text are read for these alone: `tsv || ''` reads each once for all its pairs.
@@ -51,27 +60,89 @@ class LexicalArm:
         self._budget = budget
         self._small_view = small_view
 
-    def search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
-        lexemes = {
+    def search(self, view: SearchView, query: KnowledgeQuery, limit: int) -> Found:
+        """Reads the question by every analyser that the caller's documents were indexed by."""
+        versions = [version for version in view.analyzers if version in ANALYZERS]
+        found = [
+            self._search(view, form_query(query, ANALYZERS[version]), limit)
+            for version in versions or [ANALYZER_VERSION]
+        ]
+        best: dict[int, float] = {}
+        for one in found:
+            for chunk, score in one.scores.items():
+                best[chunk] = max(score, best.get(chunk, 0.0))
+        notes = dict.fromkeys(note for one in found for note in one.notes)
+        return Found(scores=best, notes=tuple(notes))
+
+    def _search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
+        lexemes: dict[str, Mapping[str, str | None]] = {
             language: self._stemmer.lexemes(query.stem_words, language)
             for language in view.languages
         }
-        forms = {form for word in lexemes_of(query, lexemes).values() for form in word}
-        total, frequencies = document_frequencies(view.spaces, sorted(forms))
+        total, frequencies = self._frequencies(view, query, lexemes)
+        query, corrections = self._corrected(view, query, lexemes, frequencies)
         weighed = weigh(query, lexemes, frequencies, total)
+        notes = (*weighed.notes, *corrections)
         # The statistics are of the present: as of an earlier instant a word may occur that now
         # occurs nowhere.
         fewest = 0 if view.as_of is None else 1
-        frequencies = {form: max(df, fewest) for form, df in weighed.frequencies.items()}
-        budget = sum(frequencies.values()) if total <= self._small_view else self._budget
-        candidates = bm25.candidate_lexemes(frequencies, budget)
+        counted = {form: max(df, fewest) for form, df in weighed.frequencies.items()}
+        budget = sum(counted.values()) if total <= self._small_view else self._budget
+        candidates = bm25.candidate_lexemes(counted, budget)
         if not weighed.vector or not candidates.tsquery:
-            return Found(scores={}, notes=weighed.notes)
+            return Found(scores={}, notes=notes)
         scores = _score(view, weighed, candidates.tsquery, limit)
         return Found(
             scores={chunk: bm25.calibrated(score, weighed.maximum) for chunk, score in scores},
-            notes=weighed.notes,
+            notes=notes,
         )
+
+    def _frequencies(
+        self, view: SearchView, query: FormedQuery, lexemes: Lexemes
+    ) -> tuple[int, dict[str, int]]:
+        forms = {form for word in lexemes_of(query, lexemes).values() for form in word}
+        return document_frequencies(view.spaces, sorted(forms))
+
+    def _corrected(
+        self,
+        view: SearchView,
+        query: FormedQuery,
+        lexemes: dict[str, Mapping[str, str | None]],
+        frequencies: dict[str, int],
+    ) -> tuple[FormedQuery, list[str]]:
+        """Lets a word that occurs nowhere stand for the most frequent one that is an edit away.
+
+        Only words of what the caller may see are offered, at a discount, and a note says so.
+        `lexemes` and `frequencies` learn of them.
+        """
+        forms = lexemes_of(query, lexemes)
+        unknown = [
+            word
+            for word in query.stem_words
+            if forms[word] and not any(frequencies.get(form) for form in forms[word])
+        ]
+        notes, weights = [], dict(query.weights)
+        for word in unknown[:MOST_CORRECTIONS] if view.as_of is None else ():
+            offered = one_edit_away(word)
+            by_language = {
+                language: self._stemmer.lexemes(sorted(offered), language) for language in lexemes
+            }
+            stems = {stem for found in by_language.values() for stem in found.values() if stem}
+            _, known = document_frequencies(view.spaces, sorted(stems))
+            best = max(known, key=lambda stem: (known[stem], stem), default=None)
+            if best is None or not known[best]:
+                continue
+            lexemes.update(
+                {language: {**by_word, word: best} for language, by_word in lexemes.items()}
+            )
+            frequencies[best] = known[best]
+            weights[word] *= CORRECTED
+            written = min(
+                (o for found in by_language.values() for o, stem in found.items() if stem == best),
+                key=lambda one: (len(one), one),
+            )
+            notes.append(f"Nothing holds “{word}”; words like “{written}” were searched for.")
+        return replace(query, weights=weights), notes
 
 
 def _score(

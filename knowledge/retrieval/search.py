@@ -41,13 +41,13 @@ class Searcher:
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
         """Raises `InvalidQuery` for what is not a text and `ProjectForbidden`; never for words."""
         started = time.perf_counter()
-        formed = form_query(query)
+        form_query(query)  # raises before anything is read or written
         scope = resolve_scope(principal, query.current_scope)
         with tenant_session(principal.tenant_id):
             now = _now()
             as_of = query.as_of or now
             view = SearchView.of(scope, as_of=query.as_of)
-            found = {arm.name: arm.search(view, formed, CANDIDATES) for arm in self.arms}
+            found = {arm.name: arm.search(view, query, CANDIDATES) for arm in self.arms}
             scores = {name: arm.scores for name, arm in found.items()}
             candidates = load_candidates(view, self.fusion.fuse(scores), scores)
             ranked = rank(candidates, query, self.policy, as_of.date())

@@ -1,0 +1,77 @@
+"""Indexing anew after a change of the analyser, a document at a time.
+
+Each chunk set changes over in one transaction with its statistics, and until the last one has a
+question is read by the old analyser as well as by the new one, so searches are correct throughout.
+Whoever is interrupted starts again where it stopped: the chunk sets say what they are indexed by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.db import connection
+
+from access.tenancy import operations_session
+from knowledge.adapters import term_index
+from knowledge.adapters.indexing import index_rows
+from knowledge.core.analysis import ANALYZER_VERSION
+from knowledge.core.ports import Stemmer
+from knowledge.core.types import Verdict
+from knowledge.models import ChunkSet, VisibilitySpace
+
+
+def outdated(*, everything: bool = False) -> list[UUID]:
+    """The chunk sets that another version of the analyser indexed, or all of them."""
+    with operations_session():
+        sets = ChunkSet.objects.order_by("pk")
+        if not everything:
+            sets = sets.exclude(analyzer_version=ANALYZER_VERSION)
+        return list(sets.values_list("pk", flat=True))
+
+
+def reindex(chunk_sets: list[UUID], stemmer: Stemmer) -> Iterator[UUID]:
+    """Indexes chunk sets anew and yields each when its transaction is committed."""
+    for pk in chunk_sets:
+        with operations_session():
+            _reindex(pk, stemmer)
+        yield pk
+    with operations_session():
+        _forget_analyzers()
+
+
+def _reindex(pk: UUID, stemmer: Stemmer) -> None:
+    chunk_set = ChunkSet.objects.select_related("version__document").filter(pk=pk).first()
+    if chunk_set is None:  # deleted meanwhile
+        return
+    document = chunk_set.version.document
+    with connection.cursor() as cursor:
+        # The lock of an ingest and a deletion: nothing of the document changes under our hands.
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [str(document.pk)])
+    chunks = chunk_set.chunks.filter(verdict=Verdict.ADMIT).values_list(
+        "pk", "heading_path", "text"
+    )
+    rows = index_rows(
+        stemmer,
+        document.title,
+        {number: (path, text) for number, path, text in chunks},
+        chunk_set.version.language,
+    )
+    VisibilitySpace.objects.note(
+        document.space_id, language=chunk_set.version.language, analyzer=ANALYZER_VERSION
+    )
+    term_index.replace(chunk_set, list(rows.items()))
+    ChunkSet.objects.filter(pk=pk).update(analyzer_version=ANALYZER_VERSION)
+
+
+def _forget_analyzers() -> None:
+    """Lets spaces forget the analysers that no chunk set of theirs is indexed by any more."""
+    for space in VisibilitySpace.objects.all():
+        used = (
+            ChunkSet.objects.filter(version__document__space=space)
+            .values_list("analyzer_version", flat=True)
+            .distinct()
+        )
+        analyzers = sorted(used)
+        if sorted(space.analyzers) != analyzers:
+            VisibilitySpace.objects.filter(pk=space.pk).update(analyzers=analyzers)
