@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminSplitDateTime
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
@@ -61,7 +62,7 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
     )
     sensitivity_ceiling = forms.ChoiceField(initial=Sensitivity.INTERNAL.value)
     expires_at = forms.SplitDateTimeField(
-        widget=admin.widgets.AdminSplitDateTime,
+        widget=AdminSplitDateTime,
         required=False,
         label="Expires",
         help_text="Empty means never.",
@@ -69,7 +70,8 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = ApiKey
-        fields: ClassVar[list[str]] = []
+        # The rest of the row is made by `ApiKey.issue`, which `save_model` calls.
+        fields = ("name",)
 
     def clean_projects(self) -> list[str]:
         named = [line.strip() for line in self.cleaned_data["projects"].splitlines()]
@@ -149,7 +151,7 @@ class ApiKeyAdmin(OperatorAdmin):
             return "revoked"
         return "usable" if key.usable_at(timezone.now()) else "expired"
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             tenant = [] if operated_tenant(request) else ["tenant_id"]
             return [
@@ -193,7 +195,7 @@ class ApiKeyAdmin(OperatorAdmin):
         }
         if not operated_tenant(request):
             fields["tenant_id"] = forms.CharField(label="Tenant", max_length=100)
-        form = type("NewApiKeyForm", (ApiKeyForm,), fields)
+        form: Any = type("NewApiKeyForm", (ApiKeyForm,), fields)
         form.base_fields["max_origin_trust"].choices = [
             (str(trust), str(trust)) for trust in OriginTrust if trust.at_most(most)
         ]

@@ -7,13 +7,14 @@ a fresh operator can work; which rows they are is row-level security's business.
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.db.models.options import Options
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
@@ -28,6 +29,15 @@ else:
     _Paginator = Paginator
 
 
+_SEARCHED_WORDS = 8
+_SEARCHED_CHARACTERS = 200
+
+
+def searched_words(search_term: str) -> list[str]:
+    """The words that a search looks for: more would only make its statement longer."""
+    return search_term[:_SEARCHED_CHARACTERS].split()[:_SEARCHED_WORDS]
+
+
 class BoundedPaginator(_Paginator):
     """Counts no further than `LIMIT` rows: a list that long is searched, not paged through."""
 
@@ -36,8 +46,8 @@ class BoundedPaginator(_Paginator):
     @cached_property
     def count(self) -> int:
         # Without an order the count needs no sort.
-        counted: int = self.object_list.order_by()[: self.LIMIT].count()  # type: ignore[union-attr]
-        return counted
+        rows = cast("QuerySet[Any]", self.object_list)
+        return rows.order_by()[: self.LIMIT].count()
 
     @property
     def cut_off(self) -> bool:
@@ -74,6 +84,12 @@ class OperatorAdmin(_ModelAdmin):
         shown = super().get_list_display(request)
         return [*shown, "tenant_id"] if is_superuser(request) else shown
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        words = " ".join(searched_words(search_term))
+        return super().get_search_results(request, queryset, words)
+
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -86,7 +102,7 @@ class OperatorAdmin(_ModelAdmin):
 
     def found(self, request: HttpRequest, object_id: str) -> Any:
         """The object; 404 for another tenant's exactly as for one that never was."""
-        obj = self.get_object(request, admin.utils.unquote(object_id))
+        obj = self.get_object(request, unquote(object_id))
         if obj is None or not self.has_view_permission(request, obj):
             raise Http404
         return obj

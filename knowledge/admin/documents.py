@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import OperatorAdmin, searched_words
 from access.errors import VerbatimError
 from access.operator_session import is_operator, is_superuser, operator_principal
 from knowledge.admin.deletion import Cascade, DeletionForm, receipt_text
@@ -33,8 +33,6 @@ _CHUNKS_ON_PAGE = 50
 _VERSIONS_ON_PAGE = 50
 _EVENTS_ON_PAGE = 20
 _DELETED_AT_ONCE = 50
-_SEARCHED_WORDS = 8
-_SEARCHED_CHARACTERS = 200
 _LONGEST_NUMBER = 9
 _HELD = SafeString(' <span class="badge held">held</span>')
 _KINDS = {
@@ -147,8 +145,7 @@ class DocumentAdmin(OperatorAdmin):
         if term.startswith("kc_"):
             of_passage = Chunk.objects.filter(chunk_id=term).values("chunk_set__version__document")
             return queryset.filter(pk__in=of_passage), False
-        # A title has a few words; more would only make the statement longer.
-        for word in term[:_SEARCHED_CHARACTERS].split()[:_SEARCHED_WORDS]:
+        for word in searched_words(term):
             queryset = queryset.filter(title__icontains=word)
         return queryset, False
 

@@ -5,6 +5,7 @@ The caller has bound the session, so "all" is all of a tenant, or all there is f
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -31,7 +32,7 @@ class Overview:
     flagged: int
     quarantined: int
     source_bytes: int
-    refusals: list[dict[str, Any]]
+    refusals: Sequence[Mapping[str, Any]]
     events: list[KnowledgeEvent]
 
 

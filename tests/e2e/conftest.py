@@ -1,0 +1,68 @@
+"""A chromium for the tests in a browser, and a page that fails on what a browser complains of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+_ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def _chromium() -> str:
+    named = os.environ.get("CHROMIUM", "")
+    for path in (named, shutil.which("chromium"), "/usr/bin/chromium"):
+        if path and Path(path).is_file():
+            return path
+    if os.environ.get("VERBATIM_REQUIRE_BROWSER") == "1":
+        pytest.fail("There is no chromium, and VERBATIM_REQUIRE_BROWSER=1 asks for one.")
+    pytest.skip("There is no chromium; install it, or name it in CHROMIUM.")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    executable = _chromium()
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=executable, args=_ARGUMENTS)
+        # The driver runs an event loop in this thread; Django would take its calls for async ones.
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+        try:
+            yield running
+        finally:
+            del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+            running.close()
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the browser complained of: errors of scripts, violations of the content policy."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, complaints: list[str]) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(15_000)
+    opened = context.new_page()
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            complaints.append(f"{message.text} ({opened.url})")
+
+    opened.on("console", heard)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    yield opened
+    context.close()

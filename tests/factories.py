@@ -1,0 +1,186 @@
+"""Rows made directly, for pages and lists that need many or odd ones.
+
+Whatever can be admitted is better admitted: `tests.support.admit` goes through the pipeline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import connection
+from django.utils import timezone
+
+from access.models import Operator
+from access.tenancy import operations_session, tenant_session
+from access.trust import Sensitivity
+from artifacts.blobs import blob_store
+from artifacts.models import Artifact, ArtifactOrigin
+from knowledge.core.types import Authority, ChunkSetState, Verdict, Visibility
+from knowledge.models import (
+    Chunk,
+    ChunkSet,
+    Document,
+    DocumentVersion,
+    KnowledgeEvent,
+    VisibilitySpace,
+)
+
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+PASSWORD = "correct horse battery staple"
+
+
+def make_operator(tenant: str, username: str = "") -> User:
+    user = User.objects.create_user(username or f"op-{tenant}", password=PASSWORD, is_staff=True)
+    with operations_session():
+        Operator.objects.create(user=user, tenant_id=tenant)
+    return user
+
+
+def make_superuser(username: str = "root") -> User:
+    return User.objects.create_superuser(username, password=PASSWORD)
+
+
+def make_document(
+    tenant: str,
+    title: str = "Deployment runbook",
+    *,
+    texts: Sequence[str] = ("Drain the node first.", "Then restart it."),
+    headings: Sequence[Sequence[str]] = (),
+    matches: Sequence[Sequence[dict[str, Any]]] = (),
+    versions: int = 1,
+    filename: str = "runbook.md",
+    visibility: Visibility = Visibility.TENANT,
+    sensitivity: Sensitivity = Sensitivity.INTERNAL,
+    legal_hold: bool = False,
+    principal_id: str = "alice",
+) -> Document:
+    """A document as the pipeline leaves it: versions, chunk sets, chunks, index rows, sources."""
+    with tenant_session(tenant):
+        space, _ = VisibilitySpace.objects.get_or_create(
+            tenant_id=tenant,
+            visibility=visibility,
+            project_scope="apollo" if visibility is Visibility.PROJECT else None,
+            principal_id=principal_id if visibility is Visibility.PRINCIPAL else None,
+            sensitivity=sensitivity,
+        )
+        document = Document.objects.create(
+            tenant_id=tenant,
+            ingested_by_principal_id=principal_id,
+            title=title,
+            space=space,
+            legal_hold=legal_hold,
+        )
+        start = timezone.now() - timedelta(hours=versions)
+        for number in range(1, versions + 1):
+            at = start + timedelta(minutes=number)
+            current = number == versions
+            version = DocumentVersion.objects.create(
+                document=document,
+                version=number,
+                tenant_id=tenant,
+                source=_source(tenant, principal_id, filename, "\n\n".join(texts)),
+                media_type="text/markdown",
+                language="english",
+                authority=Authority.PRINCIPAL_SUPPLIED,
+                ingested_at=at,
+                superseded_at=None if current else at + timedelta(minutes=1),
+            )
+            _chunk_set(version, space.pk, texts, headings, matches, live=current)
+        KnowledgeEvent.objects.create(
+            tenant_id=tenant,
+            name=KnowledgeEvent.INGESTED,
+            document_id=document.pk,
+            version=versions,
+            actor=principal_id,
+            surface="api",
+        )
+    return document
+
+
+def chunk_ids(document: Document) -> list[str]:
+    """The passages of the newest version, in order."""
+    with tenant_session(document.tenant_id):
+        return list(
+            Chunk.objects.filter(
+                chunk_set__version__document=document,
+                chunk_set__version__superseded_at__isnull=True,
+            )
+            .order_by("ordinal")
+            .values_list("chunk_id", flat=True)
+        )
+
+
+def _source(tenant: str, principal_id: str, filename: str, text: str) -> Artifact:
+    content = text.encode("utf-8", "surrogatepass")
+    return Artifact.objects.create(
+        tenant_id=tenant,
+        principal_id=principal_id,
+        origin=ArtifactOrigin.KNOWLEDGE_SOURCE,
+        media_type="text/markdown",
+        filename=filename,
+        sha256=hashlib.sha256(content).hexdigest(),
+        byte_size=len(content),
+        storage_key=blob_store().put(io.BytesIO(content)),
+    )
+
+
+def _chunk_set(
+    version: DocumentVersion,
+    space: int,
+    texts: Sequence[str],
+    headings: Sequence[Sequence[str]],
+    matches: Sequence[Sequence[dict[str, Any]]],
+    *,
+    live: bool,
+) -> None:
+    chunk_set = ChunkSet.objects.create(
+        tenant_id=version.tenant_id,
+        version=version,
+        chunker_version="text-1/normal-1/structure-1/default",
+        analyzer_version="test",
+        secret_scanner_version="test",
+        instruction_scanner_version="test",
+        admission_version="test",
+        plan_fingerprint="0" * 64,
+        state=ChunkSetState.LIVE,
+        chunk_count=len(texts),
+        flagged_count=sum(bool(found) for found in matches),
+        published_at=version.ingested_at,
+    )
+    rows, line, start = [], 1, 0
+    for ordinal, text in enumerate(texts):
+        found = list(matches[ordinal]) if ordinal < len(matches) else []
+        rows.append(
+            Chunk(
+                chunk_id="kc_" + "".join(secrets.choice(_CROCKFORD) for _ in range(16)),
+                tenant_id=version.tenant_id,
+                chunk_set=chunk_set,
+                ordinal=ordinal,
+                heading_path=list(headings[ordinal]) if ordinal < len(headings) else [],
+                text=text,
+                start=start,
+                end=start + len(text),
+                line_start=line,
+                line_end=line + text.count("\n"),
+                tokens=max(1, len(text) // 4),
+                content_sha256=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+                verdict=Verdict.ADMIT,
+                contains_instruction_like_text=bool(found),
+                instruction_matches=found,
+            )
+        )
+        line += text.count("\n") + 2
+        start += len(text) + 2
+    made = Chunk.objects.bulk_create(rows)
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO knowledge_chunk_index (chunk, space, live, sv, tsv)"
+            " VALUES (%s, %s, %s, '{1:1}/1000000000'::sparsevec, 'word:1'::tsvector)",
+            [(chunk.pk, space, live) for chunk in made],
+        )
