@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access.commands import VerbatimCommand
-from knowledge.evaluation import bench, generate
+from knowledge.evaluation import bench, contention, generate
 from knowledge.evaluation.progress import figures, progress
 from knowledge.evaluation.throwaway import checked, remove_tenant, throw_away_tenant
 from knowledge.wiring import store
@@ -31,6 +31,10 @@ class Command(VerbatimCommand):
         search.add_argument("--questions", type=int, default=150)
         search.add_argument("--clients", type=int, default=1, help="processes asking at once")
         search.add_argument("--curve", action="store_true", help="overlap at several budgets")
+        writers = kinds.add_parser("writers", help="whether ingests at once wait for each other")
+        writers.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+        writers.add_argument("--writers", type=int, nargs="+", default=[1, 4])
+        writers.add_argument("--documents", type=int, default=40, help="by each writer")
         write = kinds.add_parser("generate", help="fill a tenant with generated chunks")
         write.add_argument("--drop", action="store_true", help="remove the tenant instead")
         plan = kinds.add_parser("explain", help="statements and plan of a search")
@@ -80,6 +84,24 @@ class Command(VerbatimCommand):
                 )
             told["generated"] = generated
             self.emit(told, _search_table(told))
+
+    def _writers(self, options: dict[str, Any]) -> None:
+        told = contention.bench_writers(
+            options["paths"], writers=options["writers"], documents=options["documents"]
+        )
+        rows = [
+            [
+                str(number),
+                str(run["documents_a_second"]),
+                f"{run['looks_with_a_writer_waiting']}/{run['looks']}",
+                str(run["longest_wait_seen_ms"]),
+                str(run["merged"]["deltas"]),
+                str(run["merged"]["statistics"]),
+            ]
+            for number, run in told["writers"].items()
+        ]
+        columns = ["writers", "documents/s", "waiting", "longest wait ms", "deltas", "statistics"]
+        self.emit(told, figures("Writers of one tenant at once", columns, rows))
 
     def _generate(self, options: dict[str, Any]) -> None:
         tenant_id = checked(options["tenant"] or f"bench-{options['chunks']}")
