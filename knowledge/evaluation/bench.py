@@ -22,7 +22,6 @@ from artifacts.files import open_regular
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.tokens import TiktokenCounter
 from knowledge.core.normalising import normalise
-from knowledge.core.query import form_query
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery
 from knowledge.evaluation import generate
@@ -336,11 +335,11 @@ def _overlap(
     exhaustive = LexicalArm(stemmer, budget=EVERY_CHUNK, small_view=EVERY_CHUNK)
     shares = []
     for text in track(questions, f"Comparing with every chunk scored ({budget:,})", len(questions)):
-        formed = form_query(viewer.query(text))
+        asked = viewer.query(text)
         with _session(viewer):
             view = SearchView.of(_scope(viewer))
-            best = set(exhaustive.search(view, formed, TOP).scores)
-            found = set(quick.search(view, formed, TOP).scores)
+            best = set(exhaustive.search(view, asked, TOP).scores)
+            found = set(quick.search(view, asked, TOP).scores)
         if best:
             shares.append(len(best & found) / len(best))
     return round(sum(shares) / len(shares), 4) if shares else 1.0

@@ -2,7 +2,7 @@
 
 Runs of neighbouring paragraphs become chunks of a realistic spread of lengths. Copies of a
 paragraph alone would leave every word common, so words that are rare in the given texts are
-respelt in one of fifty dialects, one a document: vocabulary then grows with the corpus, as it
+respelt in one of twenty dialects, one a document: vocabulary then grows with the corpus, as it
 does in real ones. Analysis, stems, weights and statistics are the real ones.
 
 Of 500 documents 410 are the tenant's (confidential), 4 each of ten projects and 1 each of fifty
@@ -35,7 +35,7 @@ from artifacts.files import files_below, open_regular
 from artifacts.models import Artifact, ArtifactOrigin
 from knowledge.adapters.stemmer import PostgresStemmer
 from knowledge.adapters.tokens import TiktokenCounter
-from knowledge.core import fingerprint
+from knowledge.core import fingerprint, likeness
 from knowledge.core.analysis import ANALYZER_VERSION, analyse
 from knowledge.core.bm25 import IndexRow, index_row, sparse_literal
 from knowledge.core.types import Authority, ChunkSetState, Verdict, Visibility
@@ -71,7 +71,7 @@ _PARAGRAPH_SIZES: Final = range(30, 2_500)
 _MOST_CHARACTERS: Final = 40_000_000
 _WORD: Final = re.compile(r"[A-Za-z]{5,}")
 _RARE: Final = 3
-_DIALECTS: Final = 50
+_DIALECTS: Final = 20
 _ENDINGS: Final = [a + b for a in "bdfgklmnpr" for b in "aeiou"]
 
 
@@ -212,6 +212,7 @@ def _spaces(tenant_id: str) -> tuple[int, ...]:
                         "tenant_id": tenant_id,
                         "sensitivity": Sensitivity.INTERNAL,
                         "languages": [_LANGUAGE],
+                        "analyzers": [ANALYZER_VERSION],
                         **fields,
                     }
                 )
@@ -401,7 +402,8 @@ _TABLES: Final[Mapping[str, tuple[type[Any], tuple[str, ...]]]] = {
         Chunk,
         (
             *("id", "chunk_id", "tenant_id", "chunk_set_id", "ordinal", "heading_path", "text"),
-            *("start", "end", "line_start", "line_end", "tokens", "content_sha256", "verdict"),
+            *("start", "end", "line_start", "line_end", "tokens", "content_sha256"),
+            *("boilerplate", "sketch", "verdict"),
             *("contains_instruction_like_text", "instruction_matches"),
         ),
     ),
@@ -451,6 +453,7 @@ def _describe(
                 *(number, fingerprint.chunk_id(document, 1, key), tenant_id, chunk_set, ordinal),
                 *([heading], text, start, start + len(text), line, line + lines, tokens),
                 hashlib.sha256(text.encode()).hexdigest(),
+                *(likeness.boilerplate(text), list(likeness.sketch(text))),
                 *(Verdict.ADMIT.value, False, "[]"),
             )
         )

@@ -2,8 +2,10 @@
 
 Passages are ranked, and the first passage of a document gives the document its rank: nDCG@10,
 recall@10, MRR@10 and hit@3 (the share of questions with an answering document among the first
-three) are measured on all that a search ranked, without floor, cap or budget. What a caller is
-really handed, with the defaults of a search, gives `hit_at_3_capped`, `noise_at_3` and
+three) are measured on all that a search ranked, without floor, cap or budget. Where the
+collection quotes the words that answer, `passage_ndcg_at_10` and `passage_hit_at_3` are the same
+for passages: one answers when it holds a quote whole, white space aside. What a caller is really
+handed, with the defaults of a search, gives `hit_at_3_capped`, `noise_at_3` and
 `passage_recall_at_3`.
 """
 
@@ -21,11 +23,13 @@ from ir_measures import RR, R, Success, nDCG
 
 from access.errors import Malformed, VerbatimError
 from access.principal import Principal
+from access.tenancy import tenant_session
 from knowledge.core.ranking import RankingPolicy
 from knowledge.core.types import KnowledgeQuery, SearchResult
 from knowledge.evaluation.collections import Collection, Question, as_file
 from knowledge.evaluation.progress import Track, untracked
 from knowledge.evaluation.throwaway import member, settle, throw_away_tenant, uploaded
+from knowledge.models import Chunk
 from knowledge.retrieval.search import Searcher
 from knowledge.store import KnowledgeStore
 
@@ -47,6 +51,9 @@ class Answer:
 
     question: Question
     ranked: tuple[str, ...]
+    # Chunk ids in rank order, and those that hold a quote.
+    passages: tuple[str, ...]
+    holders: frozenset[str]
     returned: tuple[str, ...]
     texts: tuple[str, ...]
     milliseconds: float
@@ -61,6 +68,8 @@ class Corpus:
     refused: list[dict[str, str]] = field(default_factory=list)
     # Documents of equal bytes are one document of ours and several of the collection's.
     ids: dict[UUID, list[str]] = field(default_factory=dict)
+    # The chunks that hold a quote whole, by quote without its white space.
+    holders: dict[str, set[str]] = field(default_factory=dict)
 
 
 class Evaluator:
@@ -83,6 +92,7 @@ class Evaluator:
         with throw_away_tenant("evaluate") as tenant_id:
             principal = member(tenant_id)
             corpus = self._admit(collection, principal)
+            _find_quotes(corpus, questions, tenant_id)
             settle()
             measured = {
                 name: summarise(list(self._ask(searcher, questions, corpus, principal, name)))
@@ -134,7 +144,7 @@ class Evaluator:
             started = time.perf_counter()
             result = store.search(KnowledgeQuery(text=question.text), principal)
             yield answer(
-                question, result, corpus.ids, milliseconds=(time.perf_counter() - started) * 1_000
+                question, result, corpus, milliseconds=(time.perf_counter() - started) * 1_000
             )
 
 
@@ -169,7 +179,7 @@ def spread(questions: list[Question], count: int | None) -> list[Question]:
 def answer(
     question: Question,
     result: SearchResult,
-    ids: Mapping[UUID, Sequence[str]],
+    corpus: Corpus,
     *,
     milliseconds: float = 0.0,
 ) -> Answer:
@@ -179,10 +189,16 @@ def answer(
         for passage in result.passages
     ]
     ranked += [(-left.score, left.chunk_id, left.document_id) for left in result.omitted]
-    documents = dict.fromkeys(document for _, _, document in sorted(ranked))
+    ranked.sort()
+    ids = corpus.ids
+    documents = dict.fromkeys(document for _, _, document in ranked)
     return Answer(
         question=question,
         ranked=tuple(id_ for document in documents for id_ in ids.get(document, ())),
+        passages=tuple(chunk_id for _, chunk_id, _ in ranked),
+        holders=frozenset().union(
+            *(corpus.holders.get(_squeezed(quote), ()) for _, quote in question.quotes)
+        ),
         returned=tuple(
             _told(question, ids.get(passage.candidate.document_id, ()))
             for passage in result.passages
@@ -192,6 +208,22 @@ def answer(
     )
 
 
+def _find_quotes(corpus: Corpus, questions: Sequence[Question], tenant_id: str) -> None:
+    wanted = {_squeezed(quote) for question in questions for _, quote in question.quotes}
+    if not wanted:
+        return
+    with tenant_session(tenant_id):
+        for chunk_id, text in Chunk.objects.values_list("chunk_id", "text").iterator():
+            squeezed = _squeezed(text)
+            for quote in wanted:
+                if quote in squeezed:
+                    corpus.holders.setdefault(quote, set()).add(chunk_id)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
 def _told(question: Question, ids: Sequence[str]) -> str:
     """Of several documents of equal bytes the one that answers, when one does."""
     return next((id_ for id_ in ids if id_ in question.answers), ids[0] if ids else "")
@@ -199,14 +231,10 @@ def _told(question: Question, ids: Sequence[str]) -> str:
 
 def summarise(answers: Sequence[Answer]) -> dict[str, Any]:
     """The figures of one arm over all questions, those that found nothing included."""
-    judgements = {answer.question.id: answer.question.answers for answer in answers}
-    run = {
-        answer.question.id: {
-            document: 1.0 / rank for rank, document in enumerate(answer.ranked, start=1)
-        }
-        for answer in answers
-    }
-    found = ir_measures.calc_aggregate(list(_MEASURES.values()), judgements, run)
+    found = _measured(
+        {answer.question.id: answer.question.answers for answer in answers},
+        {answer.question.id: answer.ranked for answer in answers},
+    )
     returned = sum(len(answer.returned) for answer in answers)
     noise = sum(
         document not in answer.question.answers
@@ -214,25 +242,45 @@ def summarise(answers: Sequence[Answer]) -> dict[str, Any]:
         for document in answer.returned
     )
     quoted = [answer for answer in answers if answer.question.quotes]
+    # A quote that no chunk holds whole is answered by nothing, which is the chunker's miss.
+    passages = _measured(
+        {a.question.id: dict.fromkeys(a.holders or {"nothing"}, 1) for a in quoted},
+        {a.question.id: a.passages for a in quoted},
+    )
     times = [answer.milliseconds for answer in answers]
     return {
-        **{name: round(float(found[measure]), 4) for name, measure in _MEASURES.items()},
+        **found,
         "hit_at_3_capped": _share(
             any(document in answer.question.answers for document in answer.returned)
             for answer in answers
         ),
         "noise_at_3": round(noise / returned, 4) if returned else 0.0,
         "passage_recall_at_3": _share(map(quotes_an_answer, quoted)) if quoted else None,
+        **{
+            f"passage_{name}": passages[name] if quoted else None
+            for name in ("ndcg_at_10", "hit_at_3")
+        },
         "latency_ms": {"p50": percentile(times, 50), "p95": percentile(times, 95)},
     }
 
 
+def _measured(
+    judgements: Mapping[str, Mapping[str, int]], ranked: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    if not judgements:
+        return {}
+    run = {
+        question: {found: 1.0 / rank for rank, found in enumerate(order, start=1)}
+        for question, order in ranked.items()
+    }
+    measured = ir_measures.calc_aggregate(list(_MEASURES.values()), judgements, run)
+    return {name: round(float(measured[measure]), 4) for name, measure in _MEASURES.items()}
+
+
 def quotes_an_answer(answer: Answer) -> bool:
     """Whether a passage that was handed out contains words that answer, white space aside."""
-    texts = ["".join(text.split()) for text in answer.texts]
-    return any(
-        "".join(quote.split()) in text for _, quote in answer.question.quotes for text in texts
-    )
+    texts = [_squeezed(text) for text in answer.texts]
+    return any(_squeezed(quote) in text for _, quote in answer.question.quotes for text in texts)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-_WIDTH = 140
+_WIDTH = 180
 
 # Hands the items out: `track(items, what is being done, how many if known)`.
 Track = Callable[[Iterable[Any], str, int | None], Iterable[Any]]

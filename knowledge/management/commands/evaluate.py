@@ -19,7 +19,9 @@ _COLUMNS = {
     "recall@10": "recall_at_10",
     "MRR@10": "mrr_at_10",
     "noise@3": "noise_at_3",
-    "passages@3": "passage_recall_at_3",
+    "passage nDCG@10": "passage_ndcg_at_10",
+    "passage hit@3": "passage_hit_at_3",
+    "passage recall@3": "passage_recall_at_3",
 }
 
 

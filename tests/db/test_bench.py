@@ -1,0 +1,166 @@
+"""`bench` at small sizes: the shape of what it tells, and that it leaves nothing. No times here."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from access.tenancy import tenant_session
+from knowledge.core.types import KnowledgeQuery
+from knowledge.evaluation import bench, generate
+from knowledge.evaluation.throwaway import remove_tenant
+from knowledge.models import Chunk
+from knowledge.wiring import store
+from tests.support import footprint
+
+pytestmark = pytest.mark.django_db
+
+TENANT = "bench-test"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    words = [
+        "pump",
+        "valve",
+        "filter",
+        "basin",
+        "intake",
+        "pressure",
+        "gauge",
+        "alarm",
+        "shift",
+        "report",
+    ]
+    for number in range(4):
+        paragraphs = [
+            f"Paragraph {at} of part {number}: the {words[at % 10]} of the {words[(at + 3) % 10]}"
+            f" is inspected before the {words[(at + number) % 10]} is opened."
+            for at in range(20)
+        ]
+        (folder / f"part-{number}.md").write_text("# Part\n\n" + "\n\n".join(paragraphs))
+    return folder
+
+
+def told(*arguments: str) -> dict[str, Any]:
+    out = StringIO()
+    call_command("bench", *arguments, "--json", stdout=out)
+    answer: dict[str, Any] = json.loads(out.getvalue())
+    return answer
+
+
+class TestIngest:
+    def test_what_it_tells_and_what_it_leaves(self, sources: Path, blob_root: Path) -> None:
+        before = footprint(blob_root)
+        answer = told("ingest", str(sources))
+        assert answer["documents"] == 4
+        assert answer["chunks"] >= 4
+        assert answer["refused"] == {}
+        assert {"extract", "normalise", "scan for secrets", "chunk", "analyse", "commit"} <= set(
+            answer["steps"]
+        )
+        assert {"mb_per_second", "chunks_per_second", "peak_rss_mb"} <= set(answer)
+        assert "tokenising_alone_mb_per_second" in answer
+        assert footprint(blob_root) == before
+
+    def test_refused_documents_are_counted(self, tmp_path: Path, blob_root: Path) -> None:
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in" / "empty.txt").write_text(" \n")
+        assert told("ingest", str(tmp_path / "in"))["refused"] == {"empty_extraction": 1}
+
+    def test_a_missing_path(self, tmp_path: Path) -> None:
+        with pytest.raises(CommandError, match="no file"):
+            told("ingest", str(tmp_path / "nowhere"))
+
+
+class TestSearch:
+    def test_what_it_tells_and_what_it_leaves(self, sources: Path, blob_root: Path) -> None:
+        before = footprint(blob_root)
+        answer = told(
+            *("search", "--chunks", "600", "--questions", "5", "--processes", "1", "--curve"),
+            *("--from", str(sources)),
+        )
+        assert answer["generated"]["chunks"] == 600
+        assert set(answer["viewers"]) == {"tenant_wide", "one_percent"}
+        for viewer in answer["viewers"].values():
+            assert set(viewer["latency_ms"]) == {"p50", "p95", "max"}
+            # So few chunks are all scored.
+            assert viewer["overlap_at_10"] == 1.0
+            assert set(viewer["overlap_by_budget"]) == {str(budget) for budget in bench.BUDGETS}
+        assert footprint(blob_root) == before
+
+
+class TestGenerate:
+    def test_a_corpus_that_the_search_takes_for_its_own(
+        self, sources: Path, blob_root: Path
+    ) -> None:
+        before = footprint(blob_root)
+        made = generate.generate(TENANT, 5_000, [sources])
+        assert (made["chunks"], made["documents"]) == (5_000, 500)
+        viewers = bench.viewers(TENANT)
+        seen = {
+            name: len(bench.questions_of(viewer, 3)) and bench._visible(viewer)
+            for name, viewer in viewers.items()
+        }
+        assert seen == {"tenant_wide": 5_000, "one_percent": 50}
+        found = store().search(
+            KnowledgeQuery(text="inspected before the valve", min_score=0.0),
+            viewers["tenant_wide"].principal,
+        )
+        assert len(found.passages) == 3
+        remove_tenant(TENANT)
+        assert footprint(blob_root) == before
+
+    def test_statistics_are_those_of_a_recount(self, sources: Path) -> None:
+        generate.generate(TENANT, 60, [sources])
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM (SELECT space, word, count(*) FROM knowledge_chunk_index i"
+                " CROSS JOIN LATERAL unnest(tsvector_to_array(tsv) || '{\"\"}'::text[]) word"
+                " GROUP BY space, word EXCEPT"
+                " SELECT space, lexeme, chunks FROM knowledge_term_statistic) AS missing"
+            )
+            assert cursor.fetchone() == (0,)
+
+    def test_chunks_are_slices_that_follow_each_other(self, sources: Path) -> None:
+        generate.generate(TENANT, 30, [sources])
+        with tenant_session(TENANT):
+            for chunk in Chunk.objects.all():
+                assert chunk.end - chunk.start == len(chunk.text)
+                assert chunk.line_end - chunk.line_start == chunk.text.count("\n")
+
+    def test_words_that_are_rare_stay_rare(self, sources: Path) -> None:
+        (sources / "rare.md").write_text(
+            "Only this paragraph speaks of a quernstone, once and here."
+        )
+        made = generate.generate(TENANT, 400, [sources])
+        assert made["words"] > 50
+
+    def test_only_a_measurement_s_tenant_is_filled_and_only_once(self, sources: Path) -> None:
+        with pytest.raises(CommandError, match="bench-"):
+            told("generate", "--tenant", "acme", "--chunks", "10")
+        arguments = ("--chunks", "10", "--tenant", TENANT, "--processes", "1")
+        told("generate", *arguments, "--from", str(sources))
+        with pytest.raises(CommandError, match="--drop"):
+            told("generate", *arguments, "--from", str(sources))
+        assert told("generate", "--drop", "--tenant", TENANT) == {"tenant": TENANT, "removed": True}
+
+
+class TestExplain:
+    def test_the_statements_and_the_plan(self, sources: Path) -> None:
+        generate.generate(TENANT, 50, [sources])
+        answer = told("explain", "the valve of the pump", "--tenant", TENANT)
+        assert any("knowledge_chunk_index" in line for line in answer["plan"])
+        assert all("milliseconds" in statement for statement in answer["statements"])
+
+    def test_it_needs_a_tenant(self) -> None:
+        with pytest.raises(CommandError, match="--tenant"):
+            told("explain", "valve")
