@@ -7,7 +7,7 @@ import traceback
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse, JsonResponse
 from rest_framework import exceptions
@@ -106,11 +106,11 @@ def problem_response(error: VerbatimError) -> HttpResponse:
     )
 
 
-def as_verbatim_error(exc: Exception) -> VerbatimError:  # noqa: PLR0911 - a table
+def as_verbatim_error(exc: Exception) -> VerbatimError:  # noqa: PLR0911, PLR0912 - a table
     match exc:
         case VerbatimError():
             return exc
-        case Http404():
+        case Http404() | exceptions.NotFound():
             return NotFound()
         case PermissionDenied() | exceptions.PermissionDenied():
             return Forbidden()
@@ -133,6 +133,10 @@ def as_verbatim_error(exc: Exception) -> VerbatimError:  # noqa: PLR0911 - a tab
             return UnsupportedBody()
         case exceptions.Throttled():
             return Throttled()
+        case RequestDataTooBig():
+            return TooLargeBody()
+        case SuspiciousOperation():
+            return Malformed("The request is not one that a program of good will sends.")
         case OperationalError() | InterfaceError():
             _log("database_unavailable", exc)
             return Unavailable()

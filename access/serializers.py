@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.exceptions import ParseError, ValidationError
+from rest_framework.parsers import JSONParser
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
+class StrictJSONParser(JSONParser):
+    """JSON whose every string is text that can be stored: no NUL and no half of a pair.
+
+    A value of ours is checked by its field anyway; this covers the names of members and what is
+    opaque to us, and says where it stands.
+    """
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        try:
+            data = super().parse(stream, media_type, parser_context)
+        except RecursionError as error:
+            raise ParseError from error
+        waiting: list[tuple[str, Any]] = [("", data)]
+        while waiting:
+            path, value = waiting.pop()
+            if isinstance(value, dict):
+                waiting += [(path, name) for name in value]
+                waiting += [(_below(path, name), inner) for name, inner in value.items()]
+            elif isinstance(value, list):
+                waiting += [(_below(path, number), inner) for number, inner in enumerate(value)]
+            elif isinstance(value, str) and _NO_TEXT.search(value):
+                raise ValidationError(
+                    {path or "body": ["A string holds a NUL or half of a surrogate pair."]}
+                )
+        return data
+
+
+def _below(path: str, name: object) -> str:
+    shown = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", str(name))[:100]
+    return f"{path}.{shown}" if path else shown
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -48,7 +85,11 @@ class InstantField(serializers.Field[datetime, str, str, Any]):
             self.fail("invalid")
         if instant.tzinfo is None:
             self.fail("naive")
-        return instant
+        try:
+            # The first and the last day of the calendar have instants that UTC has not.
+            return instant.astimezone(UTC)
+        except OverflowError:
+            self.fail("invalid")
 
     def to_representation(self, value: datetime) -> str:
         return value.isoformat()

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
@@ -16,7 +15,7 @@ from rest_framework.views import APIView
 
 from access.authentication import principal_of
 from access.principal import Principal
-from access.serializers import ReadQuerySerializer
+from access.serializers import ReadQuerySerializer, StrictJSONParser
 from knowledge.api import serializers as shapes
 from knowledge.api.pagination import DocumentPages
 from knowledge.core.assembly import RecallItem
@@ -49,7 +48,7 @@ def linker(principal: Principal, query: KnowledgeQuery) -> Callable[[str], str]:
 
 
 class KnowledgeView(APIView):
-    parser_classes = (JSONParser,)
+    parser_classes = (StrictJSONParser,)
 
     def principal(self) -> Principal:
         return principal_of(self.request)
