@@ -6,7 +6,7 @@ import re
 
 from artifacts.errors import RangeNotSatisfiable
 
-_SINGLE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))\s*")
+_SINGLE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))\s*", re.ASCII)
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:

@@ -116,7 +116,7 @@ def download(artifact: Artifact, range_header: str | None = None) -> StreamingHt
     stream = store.open_bytes(artifact)
     essence = artifact.media_type.partition(";")[0].strip()
     response = StreamingHttpResponse(
-        _blocks(stream, start, end - start + 1),
+        _Blocks(stream, start, end - start + 1),
         status=HTTPStatus.PARTIAL_CONTENT if wanted else HTTPStatus.OK,
         content_type=essence if essence in _PLAIN_TYPES else store.UNKNOWN_MEDIA_TYPE,
     )
@@ -133,9 +133,24 @@ def download(artifact: Artifact, range_header: str | None = None) -> StreamingHt
     return response
 
 
-def _blocks(stream: IO[bytes], start: int, length: int) -> Iterator[bytes]:
-    with stream:
+class _Blocks:
+    """The bytes a block at a time; closed by the response, also when nobody reads them."""
+
+    def __init__(self, stream: IO[bytes], start: int, length: int) -> None:
+        self._stream = stream
+        self._left = length
         stream.seek(start)
-        while length > 0 and (block := stream.read(min(_BLOCK, length))):
-            length -= len(block)
-            yield block
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        block = self._stream.read(min(_BLOCK, self._left)) if self._left > 0 else b""
+        if not block:
+            self.close()
+            raise StopIteration
+        self._left -= len(block)
+        return block
+
+    def close(self) -> None:
+        self._stream.close()
