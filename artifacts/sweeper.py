@@ -39,7 +39,8 @@ def sweep(*, dry_run: bool = False) -> SweepReport:
     before the transaction that names it.
     """
     swept, failed = _sweep_expired(dry_run=dry_run)
-    report = SweepReport(swept=swept, failed=failed, orphans=_sweep_orphans(dry_run=dry_run))
+    orphans, stuck = _sweep_orphans(dry_run=dry_run)
+    report = SweepReport(swept=swept, failed=failed + stuck, orphans=orphans)
     logger.info(
         "sweep_finished",
         extra={"swept": report.swept, "failed": report.failed, "orphans": report.orphans},
@@ -80,25 +81,35 @@ def _sweep_expired(*, dry_run: bool) -> tuple[int, int]:
             return swept, len(failed)
 
 
-def _sweep_orphans(*, dry_run: bool) -> int:
+def _sweep_orphans(*, dry_run: bool) -> tuple[int, int]:
     before = timezone.now() - timedelta(hours=settings.ORPHAN_GRACE_HOURS)
-    blobs, orphans, batch = blob_store(), 0, list[str]()
+    blobs, batch = blob_store(), list[str]()
+    gone = failed = 0
 
-    def remove_unknown() -> int:
+    def remove_unknown() -> None:
+        nonlocal gone, failed
         with operations_session():
             known = set(
                 Artifact.objects.filter(storage_key__in=batch).values_list("storage_key", flat=True)
             )
-        unknown = [key for key in batch if key not in known]
-        if not dry_run:
-            for key in unknown:
-                blobs.delete(key)
-        return len(unknown)
+        for key in batch:
+            if key in known:
+                continue
+            try:
+                if not dry_run:
+                    blobs.delete(key)
+            except OSError as error:
+                failed += 1
+                logger.warning("sweep_failed", extra={"key": key, "error": type(error).__name__})
+            else:
+                gone += 1
+        batch.clear()
 
     for key, written in blobs.listing():
         if written < before:
             batch.append(key)
         if len(batch) == _BATCH:
-            orphans += remove_unknown()
-            batch.clear()
-    return orphans + (remove_unknown() if batch else 0)
+            remove_unknown()
+    if batch:
+        remove_unknown()
+    return gone, failed
