@@ -17,6 +17,7 @@ the entities take its place, and the objective takes theirs.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,6 +40,7 @@ ONLY_STOP_WORDS: Final = (
 )
 TOO_MANY_WORDS: Final = f"Only the first {MAX_WORDS} different words were searched for."
 
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _ENTITY_SHARE: Final = 0.5
 _OBJECTIVE_SHARE: Final = 0.25
 
@@ -62,7 +64,7 @@ class FormedQuery:
     @property
     def stem_words(self) -> tuple[str, ...]:
         """The words that go through a stemmer."""
-        return tuple(term.word for term in self.terms if term.stem)
+        return tuple(term.spelling for term in self.terms if term.stem)
 
 
 def form_query(query: KnowledgeQuery, analyse: Analyse = analyse) -> FormedQuery:
@@ -99,8 +101,8 @@ def _check(query: KnowledgeQuery) -> None:
     context = [query.objective or "", *query.entities]
     for entity, aliases in query.aliases.items():
         context += [entity, *aliases]
-    if any("\0" in text for text in (query.text, *context)):
-        raise InvalidQuery("A query is text and holds no NUL character.")
+    if any(_NO_TEXT.search(text) for text in (query.text, *context)):
+        raise InvalidQuery("A query is text: it holds no NUL and no half of a surrogate pair.")
     if len(query.text) > MAX_TEXT:
         raise InvalidQuery(f"The text of a query has at most {MAX_TEXT} characters.")
     if sum(map(len, context)) > MAX_CONTEXT:
@@ -176,17 +178,35 @@ def lexemes_of(formed: FormedQuery, lexemes: Lexemes) -> dict[str, tuple[str, ..
     """The lexemes of each word over all languages, each once; empty for a stop word in all.
 
     A word that is not stemmed is its own lexeme. `lexemes` has an entry per language that the
-    caller's documents are in; without any language the words stand as they are.
+    caller's documents are in; without any language the words stand as they are. A stop word of
+    the question's own language has none: that it means something in another is chance.
     """
+    dropped = _stop_words(formed, lexemes)
     found: dict[str, tuple[str, ...]] = {}
     for term in formed.terms:
-        forms = (
-            [by_word.get(term.word, term.word) for by_word in lexemes.values()]
-            if term.stem and lexemes
-            else [term.word]
-        )
+        forms: Iterable[str | None] = (term.word,)
+        if term.word in dropped:
+            forms = ()
+        elif term.stem and lexemes:
+            forms = (by_word.get(term.spelling, term.word) for by_word in lexemes.values())
         found[term.word] = tuple(dict.fromkeys(bm25.safe_lexeme(form) for form in forms if form))
     return found
+
+
+def _stop_words(formed: FormedQuery, lexemes: Lexemes) -> frozenset[str]:
+    """The stop words of the language that the question uses most of, of several when equal.
+
+    A question of one word shows no language.
+    """
+    if len(formed.terms) == 1:
+        return frozenset()
+    stems = [term for term in formed.terms if term.stem]
+    stops = {
+        language: {term.word for term in stems if by_word.get(term.spelling, "") is None}
+        for language, by_word in lexemes.items()
+    }
+    most = max(map(len, stops.values()), default=0)
+    return frozenset().union(*(words for words in stops.values() if len(words) == most))
 
 
 def weigh(
@@ -237,11 +257,12 @@ def _pairs(
     """
     by_language: Iterable[Mapping[str, str | None]] = lexemes.values() or ({},)
     found: dict[tuple[str, str], float] = {}
+    dropped = _stop_words(formed, lexemes)
     for by_word in by_language:
         places: dict[int, str] = {}
         for term in formed.sequence:
-            form = by_word.get(term.word, term.word) if term.stem else term.word
-            if form and not term.compound:
+            form = by_word.get(term.spelling, term.word) if term.stem else term.word
+            if form and term.word not in dropped and not term.compound:
                 places.setdefault(term.position, bm25.safe_lexeme(form))
         ordered = [places[position] for position in sorted(places)]
         for first, second in pairwise(ordered):
