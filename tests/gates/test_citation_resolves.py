@@ -98,7 +98,7 @@ def test_the_api_resolves_what_the_api_handed_out(client: Client, blob_root: Pat
         content = client.get(
             f"/v1/artifacts/{source}/content?current_scope=apollo", headers=headers
         )
-        lines = b"".join(content).decode().split("\n")  # type: ignore[arg-type]
+        lines = b"".join(content).decode().split("\n")
         cited = "\n".join(lines[chunk["line_start"] - 1 : chunk["line_end"]])
         assert chunk["text"] in cited
 

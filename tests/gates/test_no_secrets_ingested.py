@@ -228,7 +228,7 @@ def test_the_callers_artifact_can_still_be_read_and_used(blob_root: Path, client
     assert kept["expires_at"] is not None
     assert kept["origin"] == "UPLOAD"
     download = client.get(f"/v1/artifacts/{artifact.pk}/content", headers=bearer())
-    assert b"".join(download).decode() == f"{PLAIN}\n{value}\n"  # type: ignore[arg-type]
+    assert b"".join(download).decode() == f"{PLAIN}\n{value}\n"
 
 
 def test_a_new_version_with_a_secret_leaves_the_old_one_live(blob_root: Path) -> None:

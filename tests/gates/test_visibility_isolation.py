@@ -334,11 +334,12 @@ def test_a_hidden_document_moves_no_score_and_no_note(blob_root: Path, visibilit
         ]
 
     before = told()
-    hidden: dict[str, Any] = {
+    hidden_by: dict[str, dict[str, Any]] = {
         "tenant": {"sensitivity": Sensitivity.CONFIDENTIAL},
         "project": {"project_scope": "borealis"},
         "principal": {},
-    }[visibility]
+    }
+    hidden = hidden_by[visibility]
     for number in range(3):
         admit(
             f"# Secret\n\nThe zebra quokka number {number} has a valve and a hose.\n",
