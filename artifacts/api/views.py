@@ -92,7 +92,7 @@ class ArtifactContentView(APIView):
             return response
 
 
-def _part_type(file: UploadedFile) -> str:
+def _part_type(file: UploadedFile[bytes]) -> str:
     """What the part of a multipart body says of itself; clients call any text `text/plain`.
 
     Then the file's name knows better, and a stated charset is kept either way.
