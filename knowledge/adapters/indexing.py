@@ -26,9 +26,9 @@ def index_rows(
     analysed = {
         key: (analyse("\n".join(path)), analyse(text)) for key, (path, text) in passages.items()
     }
-    words = {term.word for term in title_terms if term.stem}
+    words = {term.spelling for term in title_terms if term.stem}
     for fields in analysed.values():
-        words.update(term.word for terms in fields for term in terms if term.stem)
+        words.update(term.spelling for terms in fields for term in terms if term.stem)
     lexeme_of = stemmer.lexemes(sorted(words), language)
     return {
         key: index_row(title_terms, path, body, lexeme_of) for key, (path, body) in analysed.items()

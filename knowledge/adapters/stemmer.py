@@ -14,6 +14,8 @@ from django.db.models import TextField, Value
 from django.db.models.sql import Query
 from django.db.models.sql.constants import SINGLE
 
+from knowledge.core.analysis import fold
+
 UNSTEMMED: Final = "simple"
 
 # A tsvector numbers positions up to 16,383 and holds at most 1 MB of lexemes.
@@ -45,11 +47,19 @@ class PostgresStemmer:
         """The lexeme of each word, `None` for a stop word of the language.
 
         `language` is the name of a configuration that the database has. A word that is no single
-        token for PostgreSQL is its own lexeme.
+        token for PostgreSQL is its own lexeme. One with accents is a stop word by its accents
+        (`für`, but not `a` for `à`), and its lexeme is that of the word without them.
         """
-        wanted = dict.fromkeys(words)
+        folded = {
+            word: fold(word) if word.isalpha() and not word.isascii() else word for word in words
+        }
         if language == UNSTEMMED:
-            return {word: word for word in wanted}
+            return folded
+        known = self._lexemes([*folded, *folded.values()], language)
+        return {word: known[word] and known[plain] for word, plain in folded.items()}
+
+    def _lexemes(self, words: Sequence[str], language: str) -> dict[str, str | None]:
+        wanted = dict.fromkeys(words)
         answer = self._remembered(wanted, language)
         missing = [word for word in wanted if word not in answer]
         for batch in _batches(missing):

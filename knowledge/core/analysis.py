@@ -50,10 +50,17 @@ class Term(NamedTuple):
     position: int
     stem: bool
     compound: bool = False
+    accented: str = ""
+
+    @property
+    def spelling(self) -> str:
+        """What a stemmer is asked about: accents tell `für` and `à` from words that stand alone."""
+        return self.accented or self.word
 
 
-# A word, its offset in positions, `stem` and `compound`; plain tuples, for there are many.
-_Item = tuple[str, int, bool, bool]
+# A word, its offset in positions, `stem`, `compound` and the word with its accents where it has
+# any; plain tuples, for there are many.
+_Item = tuple[str, int, bool, bool, str]
 _Expansion = tuple[tuple[_Item, ...], int]
 
 
@@ -196,11 +203,16 @@ def _fold_once(word: str) -> str:
     return unicodedata.normalize("NFKC", plain)
 
 
-def _fold(word: str) -> str:
+def fold(word: str) -> str:
     """Case and accents folded, so far that folding again changes nothing."""
     if word.isascii():
         return word.lower()
     return _remembered_fold(word) if len(word) <= MAX_WORD else _fold_fully(word)
+
+
+def _cased(word: str) -> str:
+    """Case folded, accents kept."""
+    return unicodedata.normalize("NFC", word.lower())
 
 
 def _fold_fully(word: str) -> str:
@@ -245,11 +257,14 @@ class _Identifier:
         self.items: list[_Item] = []
 
     def add(self, text: str, at: int, *, compound: bool = False) -> bool:
-        word = _fold(text)
+        word = fold(text)
         if not word:
             return False
         stem = len(word) <= MAX_WORD and word.isalpha()
-        self.items.append((bounded(word), at, stem, compound))
+        accented = "" if text.isascii() or not stem else _cased(text)
+        if accented == word or not accented.isalpha():
+            accented = ""
+        self.items.append((bounded(word), at, stem, compound, accented))
         return True
 
     def url(self, text: str, at: int) -> int:
@@ -376,7 +391,7 @@ def _expand(text: str) -> _Expansion:
     if text.isascii():
         plain = text.lstrip(_BEFORE_WORD).rstrip(_AFTER_WORD)
         if plain.isalpha() and (plain.islower() or plain[1:].islower()):
-            return ((bounded(plain.lower()), 0, len(plain) <= MAX_WORD, False),), 1
+            return ((bounded(plain.lower()), 0, len(plain) <= MAX_WORD, False, ""),), 1
         tokens = _ASCII_TOKEN.findall(text)
     else:
         tokens = _TOKEN.findall(visible(text))
@@ -385,7 +400,7 @@ def _expand(text: str) -> _Expansion:
     for token in tokens:
         if not token.isascii() and _UNSPACED_RUN.match(token):
             for pair in _pairs(token):
-                identifier.items.append((bounded(pair), at, False, False))
+                identifier.items.append((bounded(pair), at, False, False, ""))
                 at += 1
         elif "://" in token:
             at = identifier.url(token, at)
@@ -410,8 +425,8 @@ def analyse(text: str) -> list[Term]:
     at = 1
     for piece in text.split():
         items, width = _remembered(piece) if len(piece) <= MAX_WORD else _expand(piece)
-        for word, offset, stem, compound in items:
-            append(new(Term, (word, at + offset, stem, compound)))
+        for word, offset, stem, compound, accented in items:
+            append(new(Term, (word, at + offset, stem, compound, accented)))
         at += width
     return terms
 

@@ -129,7 +129,7 @@ def index_row(
 ) -> IndexRow:
     """The index row of a chunk from the terms of its three fields.
 
-    `lexeme_of` maps the word of every term with `stem` to its lexeme, `None` for a stop word; a
+    `lexeme_of` maps the spelling of every term with `stem` to its lexeme, `None` for a stop word; a
     word that it lacks is its own lexeme. `frequencies` (document frequency by lexeme) decides
     which words stay when there are more than `MAX_WEIGHTS`: the rarest.
     """
@@ -142,11 +142,12 @@ def index_row(
         ("B", path_terms[:MAX_HEAD_TERMS]),
         ("D", body_terms),
     ):
-        for word, position, stem, _ in terms:
-            stored = stored_of.get((word, stem))
+        for word, position, stem, _, accented in terms:
+            stored = stored_of.get((accented or word, stem))
             if stored is None:
-                stored = safe_lexeme((lexeme_of.get(word, word) if stem else word) or "")
-                stored_of[word, stem] = stored
+                lexeme = lexeme_of.get(accented or word, word) if stem else word
+                stored = safe_lexeme(lexeme or "")
+                stored_of[accented or word, stem] = stored
             if not stored:
                 continue
             # Terms that share a position and a lexeme are two occurrences; PostgreSQL merges them.

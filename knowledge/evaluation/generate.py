@@ -314,9 +314,9 @@ class Writer:
         drafts = [(self._heading(rng), self._text(rng, dialect)) for _ in range(chunks)]
         terms = [(analyse(heading), analyse(text)) for heading, text in drafts]
         title_terms = analyse(title)
-        words = {term.word for term in title_terms if term.stem}
+        words = {term.spelling for term in title_terms if term.stem}
         for both in terms:
-            words.update(term.word for part in both for term in part if term.stem)
+            words.update(term.spelling for part in both for term in part if term.stem)
         lexeme_of = self._stemmer.lexemes(sorted(words), _LANGUAGE)
         return _Built(
             title=title,

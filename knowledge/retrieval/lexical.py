@@ -117,12 +117,15 @@ class LexicalArm:
         """
         forms = lexemes_of(query, lexemes)
         unknown = [
-            word
-            for word in query.stem_words
-            if forms[word] and not any(frequencies.get(form) for form in forms[word])
+            term
+            for term in query.terms
+            if term.stem
+            and forms[term.word]
+            and not any(frequencies.get(form) for form in forms[term.word])
         ]
         notes, weights = [], dict(query.weights)
-        for word in unknown[:MOST_CORRECTIONS] if view.as_of is None else ():
+        for term in unknown[:MOST_CORRECTIONS] if view.as_of is None else ():
+            word = term.word
             offered = one_edit_away(word)
             by_language = {
                 language: self._stemmer.lexemes(sorted(offered), language) for language in lexemes
@@ -133,7 +136,10 @@ class LexicalArm:
             if best is None or not known[best]:
                 continue
             lexemes.update(
-                {language: {**by_word, word: best} for language, by_word in lexemes.items()}
+                {
+                    language: {**by_word, term.spelling: best}
+                    for language, by_word in lexemes.items()
+                }
             )
             frequencies[best] = known[best]
             weights[word] *= CORRECTED

@@ -83,3 +83,16 @@ def test_no_words_need_no_statement() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert PostgresStemmer().lexemes([], "english") == {}
     assert len(queries) == 0
+
+
+def test_accents_tell_a_stop_word_and_are_gone_from_a_lexeme() -> None:
+    stemmer = PostgresStemmer()
+    assert stemmer.lexemes(["für", "häuser", "über"], "german") == {
+        "für": None,
+        "häuser": "haus",
+        "über": None,
+    }
+    french = stemmer.lexemes(["à", "été", "réservoirs"], "french")
+    assert french["à"] is None
+    assert french["réservoirs"] == stemmer.lexemes(["reservoirs"], "french")["reservoirs"]
+    assert stemmer.lexemes(["Küche"], "simple") == {"Küche": "kuche"}

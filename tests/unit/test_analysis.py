@@ -225,3 +225,10 @@ def test_time_is_linear_in_hostile_text(unit: str) -> None:
 @given(st.text(min_size=65, max_size=300))
 def test_memory_of_seen_words_does_not_change_an_answer(text: str) -> None:
     assert analyse(text) == analyse(text)
+
+
+def test_a_word_with_accents_keeps_them_for_the_stemmer_alone() -> None:
+    fur, plain, camel = analyse("Für fur Grüße")
+    assert (fur.word, fur.spelling) == ("fur", "für")
+    assert (plain.word, plain.spelling) == ("fur", "fur")
+    assert (camel.word, camel.spelling) == ("grusse", "grüße")

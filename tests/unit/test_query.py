@@ -172,3 +172,32 @@ def test_no_text_raises(text: str, objective: str, entities: list[str]) -> None:
     assert formed == form_query(query)
     assert bool(weighed.vector) != bool(weighed.notes)
     bm25.candidate_lexemes(weighed.frequencies, 100)
+
+
+class Tongues:
+    """Stop words by language; everything else is its own lexeme."""
+
+    stops = {  # noqa: RUF012 - a table
+        "english": {"how", "is", "the", "what", "a"},
+        "german": {"die", "der", "was", "ist"},
+    }
+
+    def lexemes(self, words: tuple[str, ...]) -> dict[str, dict[str, str | None]]:
+        return {
+            language: {word: None if word in stops else word for word in words}
+            for language, stops in self.stops.items()
+        }
+
+
+def test_a_stop_word_of_the_questions_language_is_dropped_in_all() -> None:
+    formed = form_query(KnowledgeQuery(text="how is the valve cleaned in what was die Halle"))
+    forms = lexemes_of(formed, Tongues().lexemes(formed.stem_words))
+    assert [word for word, found in forms.items() if not found] == ["how", "is", "the", "what"]
+    assert forms["die"] == ("die",)
+
+
+def test_a_question_of_one_word_shows_no_language() -> None:
+    formed = form_query(KnowledgeQuery(text="die"))
+    assert lexemes_of(formed, Tongues().lexemes(formed.stem_words)) == {"die": ("die",)}
+    both = form_query(KnowledgeQuery(text="what is the"))
+    assert not any(lexemes_of(both, Tongues().lexemes(both.stem_words)).values())
