@@ -35,7 +35,7 @@ class DocumentPages(CursorPagination):
         try:
             cursor = super().decode_cursor(request)
             if cursor is not None and cursor.position is not None:
-                datetime.fromisoformat(cursor.position).astimezone(UTC)
+                datetime.fromisoformat(str(cursor.position)).astimezone(UTC)
         except (NotFound, ValueError, OverflowError) as error:
             raise Malformed("cursor: Use the address of `next` or `previous` as it is.") from error
         return cursor
