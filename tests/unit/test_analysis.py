@@ -145,7 +145,8 @@ def test_control_tokens_of_models_are_ordinary_words() -> None:
     ],
 )
 def test_spellings_that_are_one_word(one: str, other: str) -> None:
-    assert analyse(one) == analyse(other)
+    stored = [[term._replace(accented="") for term in analyse(text)] for text in (one, other)]
+    assert stored[0] == stored[1]
 
 
 def test_short_i_is_a_letter() -> None:
