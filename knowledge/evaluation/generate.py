@@ -343,7 +343,8 @@ class Writer:
             parts.append(self._paragraphs[at % len(self._paragraphs)])
             size += len(parts[-1])
             at += 1
-        text = "\n\n".join(parts)[:_LONGEST]
+        text = "\n\n".join(parts)
+        text = text[: text.rfind(" ", 0, wanted)] if " " in text[:wanted] else text[:wanted]
         return _WORD.sub(partial(self._respelt, dialect=dialect), text)
 
     def _respelt(self, match: re.Match[str], *, dialect: str) -> str:
