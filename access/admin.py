@@ -139,11 +139,12 @@ class ApiKeyAdmin(OperatorAdmin):
 
     @admin.display(description="scopes")
     def scope_list(self, key: ApiKey) -> str:
-        return ", ".join(key.scopes)
+        return ", ".join(key.scopes) or self.get_empty_value_display()
 
     @admin.display(description="projects")
     def project_list(self, key: ApiKey) -> str:
-        return "any" if key.all_projects else ", ".join(key.projects)
+        named = ", ".join(key.projects) or self.get_empty_value_display()
+        return "any" if key.all_projects else named
 
     @admin.display(description="state")
     def state(self, key: ApiKey) -> str:
@@ -201,6 +202,16 @@ class ApiKeyAdmin(OperatorAdmin):
         ]
         form.base_fields["sensitivity_ceiling"].choices = vocabulary_choices(Sensitivity)
         return form
+
+    def add_view(
+        self,
+        request: HttpRequest,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        # Every way of saving leads to the one page that shows the key.
+        plain = {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().add_view(request, form_url, plain | (extra_context or {}))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         asked = form.cleaned_data

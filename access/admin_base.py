@@ -18,6 +18,7 @@ from django.db.models import Model, QuerySet
 from django.db.models.options import Options
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
+from django.utils.text import capfirst
 
 from access.operator_session import is_operator, is_superuser
 
@@ -98,7 +99,8 @@ class OperatorAdmin(_ModelAdmin):
             return HttpResponseRedirect(request.path)
         for value in request.POST.getlist(ACTION_CHECKBOX_NAME):
             self._require_possible_id(value)
-        return super().changelist_view(request, extra_context)
+        title = capfirst(self.opts.verbose_name_plural)
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
     def found(self, request: HttpRequest, object_id: str) -> Any:
         """The object; 404 for another tenant's exactly as for one that never was."""

@@ -148,7 +148,7 @@ def test_lists_filters_and_searches_show_nothing_foreign(alice: Client) -> None:
             assert "ebra" not in shown
             assert f"/{obj.pk}/" not in shown
     shown = page(alice, LIST, q=chunk_ids(foreign[Document])[0])
-    assert "0 documents" in shown
+    assert re.search(r"\s0\s+documents", shown)
     assert "ebra" not in page(alice, "/admin/")
 
 
@@ -378,7 +378,7 @@ def test_the_page_of_a_document_shows_its_versions_and_passages(alice: Client) -
         "acme", versions=3, texts=["First.", "Second."], headings=[["A"], ["A", "B"]]
     )
     html = page(alice, document_path(document))
-    assert html.count("superseded 20") == 2
+    assert len(re.findall(r"superseded\s+20", html)) == 2
     for passage in chunk_ids(document):
         assert f'id="{passage}"' in html
     older = page(alice, document_path(document), version=1)
@@ -412,8 +412,8 @@ def test_the_overview_counts_what_is_there_and_says_what_to_do_when_nothing_is(
         today = KnowledgeEvent.objects.latest("at").at.date()
         RefusalCount.objects.create(tenant_id="acme", day=today, reason="secret_found", count=2)
     html = re.sub(r"\s+", " ", page(alice, "/admin/"))
-    assert re.search(r"<dt>Live chunks</dt> <dd>2</dd>", html)
-    assert re.search(r"<dt>Versions</dt> <dd>2</dd>", html)
+    assert re.search(r"<dt>Live chunks</dt>\s*<dd>\s*2\s*</dd>", html)
+    assert re.search(r"<dt>Versions</dt>\s*<dd>\s*2\s*</dd>", html)
     assert "secret_found" in html
     assert "old_reason" not in html
     assert "old_reason" in page(alice, "/admin/refusals/")
@@ -502,7 +502,7 @@ def test_a_list_is_not_counted_without_bound(alice: Client, monkeypatch: Any) ->
     for number in range(70):
         make_document("acme", f"Number {number}", texts=["x"])
     html = page(alice, LIST)
-    assert "More than 60 documents" in html
+    assert re.search(r"More than 60\s+documents", html)
     assert alice.get(LIST, {"p": "2"}).status_code == 200
 
 
@@ -526,8 +526,8 @@ def test_deleting_shows_what_goes_asks_why_and_reaches_the_store(alice: Client) 
     path = document_path(document, "delete")
     asking = page(alice, path)
     assert SECRET_TITLE in asking
-    for count in ("<dt>Versions</dt><dd>2</dd>", "<dt>Chunks</dt><dd>4</dd>"):
-        assert count in asking
+    assert re.search(r"<dt>Versions</dt>\s*<dd>\s*2\s*</dd>", asking)
+    assert re.search(r"<dt>Chunks</dt>\s*<dd>\s*4\s*</dd>", asking)
 
     unexplained = alice.post(path, {"confirmed": "yes", "reason": " "})
     assert unexplained.status_code == 200
