@@ -7,9 +7,11 @@ set, name servers to use instead.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import django
@@ -21,7 +23,10 @@ from config.places import Places
 
 _FOLDER_PREFIX = "verbatim-test-"
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+_OLD_SECONDS = 24 * 3600
 _exit = contextlib.ExitStack()
+# A session that cannot even begin is never unconfigured.
+atexit.register(_exit.close)
 
 
 def _remove_leftovers() -> None:
@@ -29,11 +34,12 @@ def _remove_leftovers() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         places = Places.throw_away(folder)
         with contextlib.suppress(OSError):
-            if (
-                folder.stat().st_uid == os.geteuid()
-                and (folder / "users.lock").exists()
-                and not in_use(places)
-            ):
+            status = folder.stat()
+            if (folder / "users.lock").exists():
+                left = not in_use(places)
+            else:  # of a session that used other servers, or that is just starting
+                left = time.time() - status.st_mtime > _OLD_SECONDS
+            if left and status.st_uid == os.geteuid():
                 kill_and_remove(places)
 
 
