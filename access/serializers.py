@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.parsers import JSONParser
@@ -69,6 +71,7 @@ class ReadQuerySerializer(StrictSerializer):
     )
 
 
+@extend_schema_field(OpenApiTypes.DATETIME)
 class InstantField(serializers.Field[datetime, str, str, Any]):
     """An ISO 8601 timestamp with an offset. A naive one is refused, for nobody's clock is ours."""
 

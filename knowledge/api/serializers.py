@@ -193,7 +193,7 @@ class OmittedSerializer(serializers.Serializer[Any]):
 
 
 class SearchResultSerializer(serializers.Serializer[Any]):
-    trust = serializers.ReadOnlyField(default="KNOWLEDGE")
+    trust = serializers.CharField(read_only=True, default="KNOWLEDGE")
     policy = serializers.CharField()
     as_of = serializers.DateTimeField()
     trace_id = serializers.UUIDField()
@@ -255,7 +255,7 @@ class SourceSerializer(serializers.Serializer[Any]):
     sha256 = serializers.CharField()
     filename = serializers.CharField()
     media_type = serializers.CharField()
-    descriptor_id = serializers.ReadOnlyField(default=None)
+    descriptor_id = serializers.CharField(read_only=True, default=None, allow_null=True)
 
 
 class ChunkSerializer(serializers.Serializer[Any]):

@@ -7,7 +7,7 @@ Whoever is interrupted starts again where it stopped: the chunk sets say what th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from uuid import UUID
 
 from django.db import connection
@@ -30,7 +30,7 @@ def outdated(*, everything: bool = False) -> list[UUID]:
         return list(sets.values_list("pk", flat=True))
 
 
-def reindex(chunk_sets: list[UUID], stemmer: Stemmer) -> Iterator[UUID]:
+def reindex(chunk_sets: list[UUID], stemmer: Stemmer) -> Generator[UUID, None, None]:
     """Indexes chunk sets anew and yields each when its transaction is committed."""
     for pk in chunk_sets:
         with operations_session():
