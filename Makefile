@@ -47,7 +47,7 @@ lint-imports: $(STAMP)
 
 lint-templates: $(STAMP)
 	$(BIN)/djade --check $(TEMPLATES)
-	$(BIN)/djlint --quiet --lint --check $(TEMPLATES)
+	$(BIN)/djlint --quiet --lint $(TEMPLATES)
 
 lint-django: $(STAMP)
 	$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
