@@ -8,15 +8,20 @@ import signal
 import sys
 from typing import NoReturn
 
+import django
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import execute_from_command_line
+from django.core.management import call_command, execute_from_command_line
+from django.db import connection
 
 # These work on files alone.
 _NEED_NO_SERVICES = frozenset(
     {"help", "version", "collectstatic", "findstatic", "compilemessages", "makemessages"}
     | {"spectacular", "diffsettings", "startapp"}
 )
+
+# These see to the tables themselves.
+_MAKE_TABLES = frozenset({"migrate", "makemigrations", "sqlmigrate", "showmigrations", "up"})
 
 
 def _needs_services(arguments: list[str]) -> bool:
@@ -26,6 +31,13 @@ def _needs_services(arguments: list[str]) -> bool:
     if command == "check":
         return "--database" in arguments
     return not (command == "makemigrations" and "--check" in arguments)
+
+
+def _fill_fresh_database() -> None:
+    """Makes the tables of an embedded database that has none, as on the first command of all."""
+    django.setup()
+    if "django_migrations" not in connection.introspection.table_names():
+        call_command("migrate", verbosity=0)
 
 
 def _end(number: int, _frame: object) -> NoReturn:
@@ -50,6 +62,8 @@ def _run() -> None:
         ) from missing
     try:
         with embedded.running(settings.SERVICES, postgres=postgres, valkey=valkey):
+            if postgres and sys.argv[1] not in _MAKE_TABLES:
+                _fill_fresh_database()
             execute_from_command_line(sys.argv)
     except embedded.EmbeddedError as error:
         sys.exit(f"Embedded services: {error}")
