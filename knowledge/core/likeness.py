@@ -36,6 +36,9 @@ _LICENCE_PHRASES_OF_A_WHOLE: Final = 3
 _MOST: Final = 0.5
 _ORDINARY_SYMBOL_SHARE: Final = 0.4
 _COLUMNS_OF_AN_ENTRY: Final = 2
+# Characters. What is longer is no title, and a pattern tried at each of its characters costs the
+# square of them.
+_LONGEST_ENTRY: Final = 500
 
 
 def sketch(text: str) -> tuple[int, ...]:
@@ -90,6 +93,8 @@ def _ornament(text: str) -> float:
 
 
 def _leads_elsewhere(line: str) -> bool:
+    if len(line) > _LONGEST_ENTRY:
+        return False
     if _ENTRY_END.search(line):
         # A table's row may end in a number too; an entry is a title and little else.
         return line.count("|") <= _COLUMNS_OF_AN_ENTRY

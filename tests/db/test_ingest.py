@@ -293,6 +293,14 @@ def test_the_date_of_the_front_matter_stands_in_for_one_that_is_not_given(
     assert result.title == "A note", "a title that was given is never overruled"
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("mark", [">", "](", "- ", "|", "`"])
+def test_a_run_of_marks_costs_no_more_than_its_length(blob_root: Path, mark: str) -> None:
+    """Minutes, not a failure, are what a pattern of quadratic cost would show here."""
+    line = mark * 30_000
+    assert admit(f"zebra\n\n{line}\n{line}\n{line}\n{line} end\n").report.complete
+
+
 # --- admission per chunk ---------------------------------------------------------------------
 
 
