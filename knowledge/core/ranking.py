@@ -10,7 +10,6 @@ having been cited.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -130,15 +129,19 @@ def _less_repetition(
     holders: dict[int, list[int]] = {}
     for place, passage in enumerate(ranked):
         runs = passage.candidate.sketch[1:]
-        shared = Counter(higher for run in runs for higher in holders.get(run, ()))
+        shared: dict[int, int] = {}
         for run in runs:
-            holders.setdefault(run, []).append(place)
+            higher_ones = holders.setdefault(run, [])
+            for higher in higher_ones:
+                shared[higher] = shared.get(higher, 0) + 1
+            higher_ones.append(place)
         likest = max(
             (
                 resemblance(passage.candidate.sketch, ranked[higher].candidate.sketch)
                 for higher, runs_in_common in shared.items()
-                # Sketches that have less in common cannot resemble each other enough.
-                if runs_in_common >= policy.repetition * len(runs) / 2
+                # Sketches that have less in common cannot resemble each other enough: the union
+                # that the share is of holds at least as many runs as either.
+                if runs_in_common >= policy.repetition * len(runs)
             ),
             default=0.0,
         )
