@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+_PATIENCE_MS = 60_000
 _ARGUMENTS = [
     "--headless",
     "--no-sandbox",
@@ -55,7 +56,9 @@ def complaints() -> list[str]:
 @pytest.fixture
 def page(browser: Browser, complaints: list[str]) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(15_000)
+    # Patient, for a machine that is busy with other things is slow and not wrong.
+    context.set_default_timeout(_PATIENCE_MS)
+    expect.set_options(timeout=_PATIENCE_MS)
     opened = context.new_page()
 
     def heard(message: ConsoleMessage) -> None:
