@@ -29,7 +29,7 @@ def test_the_weight_of_a_word_is_the_bracket_of_the_formula() -> None:
     body = 1.2 * (0.25 + 0.75 * dl / 120)
     head = 1.2 * (0.25 + 0.75 * hl / 8)
     assert made.weights[bm25.lexeme_id("kettle")] == pytest.approx(
-        3 / (3 + body) + 0.3 * 1 / (1 + head)
+        3 / (3 + body) + 0.5 * 1 / (1 + head)
     )
     assert made.weights[bm25.lexeme_id("valve")] == pytest.approx(1 / (1 + body))
     assert made.lexemes == {"kettle", "copper", "valve"}
