@@ -21,9 +21,10 @@ _LICENCE: Final = re.compile(
     r"|copyright (?:©|\(c\)|\d{4})|liab(?:le|ility) for any (?:claim|damages?)"
     r"|do not sell my|cookie (?:policy|preferences|settings)|subscribe to our newsletter)"
 )
-_LIST_LINE: Final = re.compile(r"[ \t>]*(?:[-*+•·|»]|\d{1,3}[.)])[ \t]+")
+# No run of white space is begun in its middle or shared by two parts: each costs its length once.
+_LIST_LINE: Final = re.compile(r"(?<![ \t>])(?:[ \t>]*(?:[-*+•·|»]|\d{1,3}[.)])[ \t]+)+")
 _ENTRY_END: Final = re.compile(
-    r"(?:\.{3,}|…|[ \t]{2,}|\|)[ \t]*\d{1,4}[ \t|]*$|\]\([^)\n]*\)[ \t|]*$"
+    r"(?:(?:\.{3}|…|\|)[ \t]*|[ \t]{2})\d{1,4}[ \t|]*$|\]\([^)\n]*\)[ \t|]*$"
 )
 _NAVIGATION: Final = frozenset(
     {
