@@ -16,6 +16,7 @@ the entities take its place, and the objective takes theirs.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -101,7 +102,8 @@ def _check(query: KnowledgeQuery) -> None:
     context = [query.objective or "", *query.entities]
     for entity, aliases in query.aliases.items():
         context += [entity, *aliases]
-    if any(_NO_TEXT.search(text) for text in (query.text, *context)):
+    opaque = json.dumps(query.beliefs, ensure_ascii=False)
+    if "\\u0000" in opaque or any(map(_NO_TEXT.search, (query.text, *context, opaque))):
         raise InvalidQuery("A query is text: it holds no NUL and no half of a surrogate pair.")
     if len(query.text) > MAX_TEXT:
         raise InvalidQuery(f"The text of a query has at most {MAX_TEXT} characters.")

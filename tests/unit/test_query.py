@@ -201,3 +201,10 @@ def test_a_question_of_one_word_shows_no_language() -> None:
     assert lexemes_of(formed, Tongues().lexemes(formed.stem_words)) == {"die": ("die",)}
     both = form_query(KnowledgeQuery(text="what is the"))
     assert not any(lexemes_of(both, Tongues().lexemes(both.stem_words)).values())
+
+
+@pytest.mark.parametrize("belief", ["a\0b", "\ud800", {"id": ["\udfff"]}, {"a\0": 1}])
+def test_beliefs_are_opaque_but_storable(belief: object) -> None:
+    with pytest.raises(InvalidQuery):
+        form_query(KnowledgeQuery(text="kettle", beliefs=(belief,)))
+    assert form_query(KnowledgeQuery(text="kettle", beliefs=("b1", {"id": "\\u0041"}))).terms
