@@ -50,6 +50,9 @@ def _current(**conditions: Any) -> QuerySet[DocumentVersion]:
     )
 
 
+_SHORT_NAMES = {"text/markdown": "Markdown", "text/plain": "plain text", "text/html": "HTML"}
+
+
 class MediaTypeFilter(admin.SimpleListFilter):
     title = "media type"
     parameter_name = "kind"
@@ -183,7 +186,11 @@ class DocumentAdmin(OperatorAdmin):
     @admin.display(description="media type")
     def media_type(self, document: Document) -> str:
         version = _version_of(document)
-        return version.media_type if version else self.get_empty_value_display()
+        if version is None:
+            return self.get_empty_value_display()
+        # The page of the document has it in full; a list shows many and has little room.
+        essence = version.media_type.partition(";")[0]
+        return _SHORT_NAMES.get(essence, essence)
 
     # --- the page of one document
 
