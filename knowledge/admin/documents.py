@@ -42,15 +42,13 @@ _KINDS = {
     "json": ("JSON", Q(media_type__startswith="application/json")),
     "pdf": ("PDF", Q(media_type__startswith="application/pdf")),
 }
+_SHORT_NAMES = {"text/markdown": "Markdown", "text/plain": "plain text", "text/html": "HTML"}
 
 
 def _current(**conditions: Any) -> QuerySet[DocumentVersion]:
     return DocumentVersion.objects.filter(
         document=OuterRef("pk"), superseded_at__isnull=True, **conditions
     )
-
-
-_SHORT_NAMES = {"text/markdown": "Markdown", "text/plain": "plain text", "text/html": "HTML"}
 
 
 class MediaTypeFilter(admin.SimpleListFilter):

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -25,7 +26,7 @@ from knowledge.core.normalising import normalise
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery
 from knowledge.evaluation import generate
-from knowledge.evaluation.collections import as_file, documents_of, is_collection
+from knowledge.evaluation.collections import Collection, as_file, documents_of, is_collection
 from knowledge.evaluation.processes import pool
 from knowledge.evaluation.progress import Track
 from knowledge.evaluation.throwaway import member, throw_away_tenant, uploaded
@@ -246,13 +247,19 @@ def bench_search(
     questions: int,
     clients: int = 1,
     curve: bool = False,
+    sources: Sequence[Path] = (),
     track: Track,
 ) -> dict[str, Any]:
-    """The whole search without HTTP, warm, and how much of the exhaustive top ten it finds."""
+    """The whole search without HTTP, warm, and how much of the exhaustive top ten it finds.
+
+    Questions are those of the collections among `sources`, in turn with runs of words out of the
+    viewer's own passages; the latter alone when there is no collection.
+    """
+    people = people_s_questions(sources)
     told: dict[str, Any] = {"tenant": tenant_id, "questions": questions, "clients": clients}
     told["viewers"] = {}
     for name, viewer in viewers(tenant_id).items():
-        asked = questions_of(viewer, questions)
+        asked = mixed(people, questions_of(viewer, questions), questions)
         overlaps = {}
         for budget in BUDGETS if curve else (CANDIDATE_BUDGET,):
             overlaps[budget] = _overlap(store, viewer, asked, budget, track)
@@ -268,6 +275,25 @@ def bench_search(
             **({"overlap_by_budget": overlaps} if curve else {}),
         }
     return told
+
+
+def people_s_questions(sources: Sequence[Path]) -> list[str]:
+    """The questions of the collections among paths and right below them."""
+    folders = [child for path in sources for child in (path, *sorted(path.glob("*/")))]
+    found = [
+        question.text
+        for folder in folders
+        if is_collection(folder)
+        for question in Collection.at(folder).questions()
+    ]
+    random.Random(_SEED).shuffle(found)  # noqa: S311 - an order, not a secret
+    return found
+
+
+def mixed(people: Sequence[str], runs: Sequence[str], count: int) -> list[str]:
+    """One of each in turn, `count` in all."""
+    in_turn = [text for both in zip_longest(people, runs) for text in both if text is not None]
+    return in_turn[:count]
 
 
 def questions_of(viewer: Viewer, count: int) -> list[str]:

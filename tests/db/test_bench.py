@@ -97,6 +97,9 @@ class TestSearch:
             assert set(viewer["overlap_by_budget"]) == {str(budget) for budget in bench.BUDGETS}
         assert footprint(blob_root) == before
 
+    def test_questions_of_people_and_runs_of_words_take_turns(self) -> None:
+        assert bench.mixed(["a?", "b?"], ["run", "two", "three"], 4) == ["a?", "run", "b?", "two"]
+
 
 class TestGenerate:
     def test_a_corpus_that_the_search_takes_for_its_own(

@@ -54,7 +54,7 @@ class Command(VerbatimCommand):
                 type=Path,
                 default=[],
                 metavar="PATH",
-                help="files, folders or collections whose paragraphs are mixed",
+                help="files, folders or collections: paragraphs to mix, questions to ask",
             )
             one.add_argument("--processes", type=int, default=os.cpu_count() or 1)
         for one in kinds.choices.values():
@@ -80,6 +80,7 @@ class Command(VerbatimCommand):
                     questions=options["questions"],
                     clients=options["clients"],
                     curve=options["curve"],
+                    sources=options["sources"],
                     track=track,
                 )
             told["generated"] = generated
