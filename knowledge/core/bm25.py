@@ -78,6 +78,15 @@ def lexeme_id(lexeme: str) -> int:
     return int.from_bytes(digest[:4], "big") >> (32 - _ID_BITS)
 
 
+def heading_word(stop_word: str) -> str:
+    """What a stop word of a head is stored as: a name that no word of a text can have.
+
+    In a body a stop word says nothing. In a title or heading, which is short and often a question
+    (`How long can I ...`), it tells one from the next.
+    """
+    return safe_lexeme(f"?{stop_word}")
+
+
 def quoted_lexeme(lexeme: str) -> str:
     """A lexeme as tsvector and tsquery read it: quoted, quotes and backslashes doubled."""
     return _quoted(safe_lexeme(lexeme))
@@ -113,7 +122,8 @@ class IndexRow:
     """What the index stores of one chunk.
 
     `tsvector` is a literal to be cast, `weights` the sparse vector by `lexeme_id`, `lexemes` the
-    distinct lexemes for the statistics of document frequency.
+    distinct lexemes for the statistics of document frequency. Stop words are in it from the head
+    alone, as `heading_word`.
     """
 
     tsvector: str
@@ -151,7 +161,9 @@ def index_row(
                 stored = safe_lexeme(lexeme or "")
                 stored_of[accented or word, stem] = stored
             if not stored:
-                continue
+                if weight == "D":
+                    continue
+                stored = heading_word(word)
             # Terms that share a position and a lexeme are two occurrences; PostgreSQL merges them.
             place = f"{min(start + position, MAX_POSITION)}{weight}"
             found = places.get(stored)

@@ -34,6 +34,9 @@ MAX_CONTEXT: Final = 20_000
 MAX_WORDS: Final = 256
 MAX_PAIRS: Final = 32
 PROXIMITY: Final = 0.3
+# What a stop word of the question weighs that stands in a passage's head. Questions about
+# questions gain .04 nDCG@10; from .2 to .5 other collections move by less than .005.
+HEADING_WORD: Final = 0.4
 
 NOTHING_TO_SEARCH_FOR: Final = "There is nothing to search for: the query holds no words."
 ONLY_STOP_WORDS: Final = (
@@ -195,6 +198,16 @@ def lexemes_of(formed: FormedQuery, lexemes: Lexemes) -> dict[str, tuple[str, ..
     return found
 
 
+def heading_words(formed: FormedQuery, lexemes: Lexemes) -> dict[str, str]:
+    """The stop words of a question as the heads of passages hold them: word to lexeme."""
+    forms_of = lexemes_of(formed, lexemes)
+    return {
+        term.word: bm25.heading_word(term.word)
+        for term in formed.terms
+        if term.stem and not forms_of[term.word]
+    }
+
+
 def _stop_words(formed: FormedQuery, lexemes: Lexemes) -> frozenset[str]:
     """The stop words of the language that the question uses most of, of several when equal.
 
@@ -219,6 +232,7 @@ def weigh(
     The forms that a word has in several languages are one word: they share the idf of their
     summed frequency, and the maximum counts it once. A whole identifier that occurs nowhere is
     left out of the maximum, for its parts speak for it: `valve-box` is answered by `valve box`.
+    Stop words lift a passage whose head has them; they select none and are not in the maximum.
     """
     forms_of = lexemes_of(formed, lexemes)
     compounds = {term.word for term in formed.terms if term.compound}
@@ -238,8 +252,13 @@ def weigh(
     notes = formed.notes
     if formed.terms and not idfs:
         notes = (*notes, ONLY_STOP_WORDS)
+    lifting: dict[str, float] = {}
+    for word, form in heading_words(formed, lexemes).items() if idfs else ():
+        if (df := frequencies.get(form, 0)) > 0:
+            lifting[form] = bm25.idf(df, n)
+            weights[form] = HEADING_WORD * formed.weights[word]
     return WeighedQuery(
-        vector=bm25.query_vector(idfs, weights),
+        vector=bm25.query_vector({**idfs, **lifting}, weights),
         maximum=bm25.max_score(measured or idfs.values()),
         frequencies={form: frequencies.get(form, 0) for form in idfs},
         pairs=_pairs(formed, lexemes, idfs, frequencies),

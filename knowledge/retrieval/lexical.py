@@ -12,7 +12,15 @@ from knowledge.core import bm25
 from knowledge.core.analysis import ANALYZER_VERSION, ANALYZERS
 from knowledge.core.fusion import LEXICAL
 from knowledge.core.ports import Stemmer
-from knowledge.core.query import FormedQuery, Lexemes, WeighedQuery, form_query, lexemes_of, weigh
+from knowledge.core.query import (
+    FormedQuery,
+    Lexemes,
+    WeighedQuery,
+    form_query,
+    heading_words,
+    lexemes_of,
+    weigh,
+)
 from knowledge.core.spelling import one_edit_away
 from knowledge.core.types import KnowledgeQuery
 from knowledge.retrieval.arms import Found, SearchView
@@ -101,6 +109,7 @@ class LexicalArm:
         self, view: SearchView, query: FormedQuery, lexemes: Lexemes
     ) -> tuple[int, dict[str, int]]:
         forms = {form for word in lexemes_of(query, lexemes).values() for form in word}
+        forms.update(heading_words(query, lexemes).values())
         return document_frequencies(view.spaces, sorted(forms))
 
     def _corrected(

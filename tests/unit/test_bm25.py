@@ -40,6 +40,15 @@ def test_positions_carry_the_field_and_leave_room_between_fields() -> None:
     assert made.tsvector == "'kettle':1A,25D 'copper':12B 'pot':13B"
 
 
+def test_a_stop_word_is_kept_in_the_head_alone_and_under_a_name_of_its_own() -> None:
+    found = row("what is it", "", "what is a kettle")
+    assert bm25.heading_word("what") in found.lexemes
+    assert "what" not in found.lexemes
+    assert not analyse(bm25.heading_word("what"))[0].word.startswith("?")
+    with_body = row("", "", "what is a kettle")
+    assert with_body.lexemes == {"kettle"}
+
+
 def test_positions_keep_to_the_limits_of_a_tsvector() -> None:
     terms = [Term("kettle", position, True) for position in range(1, 20_000)]
     made = bm25.index_row([], [], terms, {})

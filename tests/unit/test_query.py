@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from knowledge.core import bm25
 from knowledge.core.errors import InvalidQuery
 from knowledge.core.query import (
+    HEADING_WORD,
     MAX_CONTEXT,
     MAX_TEXT,
     MAX_WORDS,
@@ -17,6 +18,7 @@ from knowledge.core.query import (
     TOO_MANY_WORDS,
     Lexemes,
     form_query,
+    heading_words,
     lexemes_of,
     weigh,
 )
@@ -52,6 +54,21 @@ def test_stop_words_alone_say_why_too() -> None:
     weighed = weigh(formed, english(formed.stem_words), {}, 10)
     assert weighed.vector == {}
     assert weighed.notes == (ONLY_STOP_WORDS,)
+
+
+def test_stop_words_lift_a_heading_and_select_and_measure_nothing() -> None:
+    formed = form_query(KnowledgeQuery(text="what is a kettle?"))
+    lexemes = english(formed.stem_words)
+    what = bm25.heading_word("what")
+    assert heading_words(formed, lexemes)["what"] == what
+    plain = weigh(formed, lexemes, {"kettle": 3}, 10)
+    lifted = weigh(formed, lexemes, {"kettle": 3, what: 2}, 10)
+    assert lifted.vector == plain.vector | {
+        bm25.lexeme_id(what): pytest.approx(HEADING_WORD * bm25.idf(2, 10))
+    }
+    assert lifted.maximum == plain.maximum
+    assert lifted.frequencies == plain.frequencies == {"kettle": 3}
+    assert lifted.pairs == plain.pairs
 
 
 def test_limits() -> None:
