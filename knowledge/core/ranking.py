@@ -16,7 +16,7 @@ from datetime import date
 from types import MappingProxyType
 from typing import Final
 
-from knowledge.core.likeness import resemblance
+from knowledge.core.likeness import SKETCH_SIZE, resemblance
 from knowledge.core.types import Authority, Candidate, KnowledgeQuery, RankedPassage, ScoreTerms
 
 # How the document was obtained, never what it says.
@@ -135,16 +135,15 @@ def _less_repetition(
             for higher in higher_ones:
                 shared[higher] = shared.get(higher, 0) + 1
             higher_ones.append(place)
-        likest = max(
-            (
-                resemblance(passage.candidate.sketch, ranked[higher].candidate.sketch)
-                for higher, runs_in_common in shared.items()
-                # Sketches that have less in common cannot resemble each other enough: the union
-                # that the share is of holds at least as many runs as either.
-                if runs_in_common >= policy.repetition * len(runs)
-            ),
-            default=0.0,
-        )
+        likest = 0.0
+        for higher, in_common in sorted(shared.items(), key=lambda item: -item[1]):
+            # The share is of a union that holds at least as many runs as either sketch.
+            if in_common < policy.repetition * len(runs):
+                break
+            other = ranked[higher].candidate.sketch
+            union = len(runs) + len(other) - 1 - in_common
+            if in_common / min(SKETCH_SIZE, union) > likest:
+                likest = max(likest, resemblance(passage.candidate.sketch, other))
         if likest < policy.repetition or likest <= passage.terms.penalty:
             yield passage
             continue
