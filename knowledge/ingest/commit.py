@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
 from access.errors import Forbidden, NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
@@ -15,6 +13,7 @@ from access.trust import Scope
 from artifacts import store as artifacts
 from artifacts.models import Artifact, ArtifactOrigin
 from knowledge.adapters import term_index
+from knowledge.adapters.database import lock_document, now
 from knowledge.core import fingerprint
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.errors import IngestScopeMismatch
@@ -46,7 +45,7 @@ def commit(admitted: Admitted, plan: IngestPlan) -> IngestResult:
     try:
         with tenant_session(admitted.principal.tenant_id):
             # Equal ingests take turns, and the second one sees what the first one made.
-            _lock(plan.document_id)
+            lock_document(plan.document_id)
             unchanged = _already_ingested(admitted, plan)
             published = unchanged or _publish(admitted, plan, key)
     except BaseException:
@@ -299,14 +298,6 @@ def _require_writer(document: Document, principal: Principal) -> None:
 
 def _instant(previous: DocumentVersion | None) -> datetime:
     """The database's clock under the document's lock; it never runs backwards in a document."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        now: datetime = cursor.fetchone()[0]
     if previous is None:
-        return now
-    return max(now, previous.ingested_at + timedelta(microseconds=1))
-
-
-def _lock(document_id: UUID) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [str(document_id)])
+        return now()
+    return max(now(), previous.ingested_at + timedelta(microseconds=1))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
 from django.utils import timezone
 
 from access.errors import Forbidden, NotFound
@@ -15,6 +14,7 @@ from access.tenancy import tenant_session
 from access.trust import Scope
 from artifacts import store as artifacts
 from knowledge.adapters import term_index
+from knowledge.adapters.database import lock_document
 from knowledge.core.errors import LegalHold
 from knowledge.core.scope import resolve_scope
 from knowledge.models import (
@@ -65,9 +65,8 @@ def delete_document(
 
 
 def _locked(document_id: UUID, principal: Principal, current_scope: str | None) -> Document:
-    with connection.cursor() as cursor:
-        # The same lock as an ingest's: a new version and a deletion of one document take turns.
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [str(document_id)])
+    # The lock of an ingest: a new version and a deletion of one document take turns.
+    lock_document(document_id)
     document = (
         Document.objects.readable(resolve_scope(principal, current_scope))
         .filter(document_id=document_id)

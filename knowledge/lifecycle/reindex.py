@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from uuid import UUID
 
-from django.db import connection
-
 from access.tenancy import operations_session
 from knowledge.adapters import term_index
+from knowledge.adapters.database import lock_document
 from knowledge.adapters.indexing import index_rows
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.ports import Stemmer
@@ -45,9 +44,8 @@ def _reindex(pk: UUID, stemmer: Stemmer) -> None:
     if chunk_set is None:  # deleted meanwhile
         return
     document = chunk_set.version.document
-    with connection.cursor() as cursor:
-        # The lock of an ingest and a deletion: nothing of the document changes under our hands.
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [str(document.pk)])
+    # The lock of an ingest and a deletion: nothing of the document changes under our hands.
+    lock_document(document.pk)
     chunks = chunk_set.chunks.filter(verdict=Verdict.ADMIT).values_list(
         "pk", "heading_path", "text"
     )

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import uuid4
 
-from django.db import connection
-
 from access.principal import Principal
 from access.tenancy import tenant_session
+from knowledge.adapters import database
 from knowledge.core.budget import Selection, select
 from knowledge.core.fusion import Fusion
 from knowledge.core.ports import TokenCounter
@@ -44,7 +43,7 @@ class Searcher:
         form_query(query)  # raises before anything is read or written
         scope = resolve_scope(principal, query.current_scope)
         with tenant_session(principal.tenant_id):
-            now = _now()
+            now = database.now()
             as_of = query.as_of or now
             view = SearchView.of(scope, as_of=query.as_of)
             found = {arm.name: arm.search(view, query, CANDIDATES) for arm in self.arms}
@@ -101,10 +100,3 @@ class Searcher:
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             tokens=self.tokens.count(text),
         )
-
-
-def _now() -> datetime:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        now: datetime = cursor.fetchone()[0]
-    return now

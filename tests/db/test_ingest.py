@@ -368,7 +368,7 @@ STEPS = {
     "scan": "knowledge.ingest.scanning.SecretGate.check",
     "flag": "knowledge.ingest.pipeline.flag_instructions",
     "index": "knowledge.ingest.pipeline.index_rows",
-    "commit: lock": "knowledge.ingest.commit._lock",
+    "commit: lock": "knowledge.ingest.commit.lock_document",
     "commit: document": "knowledge.ingest.commit._document",
     "commit: instant": "knowledge.ingest.commit._instant",
     "commit: language": "knowledge.models.document.VisibilitySpaceQuerySet.note",
@@ -505,13 +505,13 @@ def test_two_equal_ingests_at_once_make_one_version(
         origin_trust=OriginTrust.USER,
     )
     both_there = threading.Barrier(2, timeout=60)
-    lock = commit._lock
+    lock = commit.lock_document
 
     def together(document_id: Any) -> None:
         both_there.wait()
         lock(document_id)
 
-    monkeypatch.setattr(commit, "_lock", together)
+    monkeypatch.setattr(commit, "lock_document", together)
     blobs = len(footprint(blob_root)["blobs"])
     with ThreadPoolExecutor(2) as pool:
         work = in_thread(lambda: store().ingest(request, principal()))
@@ -593,13 +593,13 @@ def test_a_new_space_is_made_once_by_ingests_at_once(
     from knowledge.ingest import commit  # noqa: PLC0415 - to hold all at its lock
 
     there = threading.Barrier(3, timeout=60)
-    lock = commit._lock
+    lock = commit.lock_document
 
     def together(document_id: Any) -> None:
         there.wait()
         lock(document_id)
 
-    monkeypatch.setattr(commit, "_lock", together)
+    monkeypatch.setattr(commit, "lock_document", together)
     works = [
         in_thread(lambda who=who: admit(long_note(2), by=principal(who)))  # type: ignore[misc]
         for who in ("alice", "bob", "carol")
