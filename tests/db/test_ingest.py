@@ -19,6 +19,7 @@ from access.trust import OriginTrust
 from artifacts import store as artifacts
 from artifacts.models import Artifact, ArtifactOrigin
 from knowledge.adapters import term_index
+from knowledge.adapters.database import lock_document
 from knowledge.core.types import (
     ChunkDraft,
     ConnectorIdentity,
@@ -505,7 +506,7 @@ def test_two_equal_ingests_at_once_make_one_version(
         origin_trust=OriginTrust.USER,
     )
     both_there = threading.Barrier(2, timeout=60)
-    lock = commit.lock_document
+    lock = lock_document
 
     def together(document_id: Any) -> None:
         both_there.wait()
@@ -593,7 +594,7 @@ def test_a_new_space_is_made_once_by_ingests_at_once(
     from knowledge.ingest import commit  # noqa: PLC0415 - to hold all at its lock
 
     there = threading.Barrier(3, timeout=60)
-    lock = commit.lock_document
+    lock = lock_document
 
     def together(document_id: Any) -> None:
         there.wait()

@@ -63,8 +63,9 @@ def test_stop_words_lift_a_heading_and_select_and_measure_nothing() -> None:
     assert heading_words(formed, lexemes)["what"] == what
     plain = weigh(formed, lexemes, {"kettle": 3}, 10)
     lifted = weigh(formed, lexemes, {"kettle": 3, what: 2}, 10)
-    assert lifted.vector == plain.vector | {
-        bm25.lexeme_id(what): pytest.approx(HEADING_WORD * bm25.idf(2, 10))
+    assert lifted.vector == {
+        **plain.vector,
+        bm25.lexeme_id(what): pytest.approx(HEADING_WORD * bm25.idf(2, 10)),
     }
     assert lifted.maximum == plain.maximum
     assert lifted.frequencies == plain.frequencies == {"kettle": 3}
