@@ -37,6 +37,9 @@ class RankingPolicy:
     The four weights sum to 1, so a score is 0..1. `match` outweighs the rest together by far: the
     other terms order passages that answer equally well and cannot lift one that does not over
     the floor `min_score` from nothing.
+
+    `min_score` is the highest floor that keeps 95 % of the answerable questions of six collections
+    in the mean (`manage.py compare --floor`): nine in ten that a corpus cannot answer find nothing.
     """
 
     version: str = "knowledge-v1"
@@ -45,7 +48,7 @@ class RankingPolicy:
     scope: float = 0.04
     recency: float = 0.03
     penalty: float = 0.05
-    min_score: float = 0.18
+    min_score: float = 0.28
     half_life_days: float = 730.0
     tiny_tokens: int = 16
     repetition: float = 0.7

@@ -23,9 +23,9 @@ from tests.corpus.loader import WRITTEN, Kind, LabelledQuestion, documents, ques
 from tests.support import admit, principal
 
 # Just under and just over what is measured.
-RECALL_FLOOR: Final = 0.63
-NOISE_CEILING: Final = 0.51
-SILENCE_FLOOR: Final = 0.73
+RECALL_FLOOR: Final = 0.80
+NOISE_CEILING: Final = 0.56
+SILENCE_FLOOR: Final = 0.57
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
