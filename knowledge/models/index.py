@@ -68,7 +68,8 @@ class TermStatistic(models.Model):
     Merged from `TermDelta` by a background task; a reader adds up both.
     """
 
-    pk = models.CompositePrimaryKey("space", "lexeme")
+    # The lexeme first: a search asks for a few of them in all the spaces that its caller sees.
+    pk = models.CompositePrimaryKey("lexeme", "space")
     space = models.IntegerField()
     lexeme = models.TextField()
     chunks = models.BigIntegerField()
@@ -98,7 +99,7 @@ class TermDelta(models.Model):
 
     class Meta:
         db_table = "knowledge_term_delta"
-        indexes = (models.Index(fields=["space", "lexeme"], name="term_delta_lookup"),)
+        indexes = (models.Index(fields=["lexeme", "space"], name="term_delta_lookup"),)
 
     def __str__(self) -> str:
         return f"space {self.space}"
