@@ -25,7 +25,7 @@ from knowledge.core.query import (
 from knowledge.core.types import KnowledgeQuery
 from tests.unit.retrieval_fakes import STEMMER
 
-any_text = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"))
+any_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 
 
 def english(words: tuple[str, ...]) -> Lexemes:
