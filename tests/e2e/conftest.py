@@ -33,8 +33,9 @@ def _chromium() -> str:
     pytest.skip("There is no chromium; install it, or name it in CHROMIUM.")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One for a file of tests and no longer, for its event loop would be in other tests' way."""
     executable = _chromium()
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=executable, args=_ARGUMENTS)
