@@ -38,7 +38,7 @@ def commit(admitted: Admitted, plan: IngestPlan) -> IngestResult:
     between the two leaves at most a blob without a row, which the sweeper removes.
     """
     with tenant_session(admitted.principal.tenant_id):
-        unchanged = _already_ingested(admitted, plan)
+        unchanged = _already_ingested(admitted, plan, _current_version(plan.document_id))
     if unchanged is not None:
         return unchanged
     key = artifacts.store_blob(admitted.content)
@@ -46,8 +46,9 @@ def commit(admitted: Admitted, plan: IngestPlan) -> IngestResult:
         with tenant_session(admitted.principal.tenant_id):
             # Equal ingests take turns, and the second one sees what the first one made.
             lock_document(plan.document_id)
-            unchanged = _already_ingested(admitted, plan)
-            published = unchanged or _publish(admitted, plan, key)
+            current = _current_version(plan.document_id)
+            unchanged = _already_ingested(admitted, plan, current)
+            published = unchanged or _publish(admitted, plan, key, previous=current)
     except BaseException:
         artifacts.discard_blob(key)
         raise
@@ -56,9 +57,10 @@ def commit(admitted: Admitted, plan: IngestPlan) -> IngestResult:
     return published
 
 
-def _already_ingested(admitted: Admitted, plan: IngestPlan) -> IngestResult | None:
+def _already_ingested(
+    admitted: Admitted, plan: IngestPlan, current: DocumentVersion | None
+) -> IngestResult | None:
     """The result of a no-op: the document's current text is this very text."""
-    current = _current_version(plan.document_id)
     if current is None:
         return None
     _require_same_space(current.document, admitted)
@@ -81,8 +83,10 @@ def _already_ingested(admitted: Admitted, plan: IngestPlan) -> IngestResult | No
     )
 
 
-def _publish(admitted: Admitted, plan: IngestPlan, storage_key: str) -> IngestResult:
-    document, previous = _document(admitted, plan)
+def _publish(
+    admitted: Admitted, plan: IngestPlan, storage_key: str, *, previous: DocumentVersion | None
+) -> IngestResult:
+    document = _document(admitted, plan, previous)
     instant = _instant(previous)
     source = Artifact.objects.create(
         tenant_id=document.tenant_id,
@@ -146,20 +150,19 @@ def _publish(admitted: Admitted, plan: IngestPlan, storage_key: str) -> IngestRe
     )
 
 
-def _document(admitted: Admitted, plan: IngestPlan) -> tuple[Document, DocumentVersion | None]:
-    """The document and the version that this one supersedes; a new document has none."""
-    previous = _current_version(plan.document_id)
+def _document(admitted: Admitted, plan: IngestPlan, previous: DocumentVersion | None) -> Document:
+    """The document that the text is a version of, with its title; a new one when it is the first."""
     request, principal = admitted.request, admitted.principal
     if previous is not None:
         document = previous.document
         if document.title != admitted.title:
             document.title = admitted.title
             document.save(update_fields=["title"])
-        return document, previous
+        return document
     if request.document_id is not None:
         raise NotFound
     space, _ = VisibilitySpace.objects.get_or_create(**_space_of(admitted))
-    document = Document.objects.create(
+    return Document.objects.create(
         document_id=plan.document_id,
         tenant_id=principal.tenant_id,
         ingested_by_principal_id=principal.principal_id,
@@ -168,7 +171,6 @@ def _document(admitted: Admitted, plan: IngestPlan) -> tuple[Document, DocumentV
         source_type=request.source.type if request.source else "",
         source_id=request.source.id if request.source else "",
     )
-    return document, None
 
 
 def _chunk_set(

@@ -146,7 +146,7 @@ class Chunk(models.Model):
     objects = ChunkQuerySet.as_manager()
 
     class Meta:
-        ordering = ("chunk_set", "ordinal")
+        ordering = ("chunk_set_id", "ordinal")
         constraints = (
             models.UniqueConstraint(fields=("chunk_set", "ordinal"), name="chunk_ordinal"),
             models.CheckConstraint(

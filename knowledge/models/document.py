@@ -159,7 +159,7 @@ class DocumentVersion(models.Model):
     superseded_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        ordering = ("document", "-version")
+        ordering = ("document_id", "-version")
         constraints = (
             models.UniqueConstraint(fields=("document", "version"), name="version_of_document"),
             models.UniqueConstraint(

@@ -61,7 +61,7 @@ class TracedPassage(models.Model):
     deleted_at = models.DateTimeField(null=True)
 
     class Meta:
-        ordering = ("trace", "position")
+        ordering = ("trace_id", "position")
         constraints = (
             models.UniqueConstraint(fields=("trace", "position"), name="traced_passage_position"),
         )
