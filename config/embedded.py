@@ -239,18 +239,21 @@ def _postgres_answers(places: Places) -> bool:
 
 
 def _ensure_postgres(places: Places) -> None:
-    if _postmaster(places) is None:
-        _start_postgres(places)
-        _provision(places)
-    elif not _wait(
-        lambda: _postgres_answers(places),
-        lambda: _postmaster(places) is not None,
-        seconds=_START_SECONDS,
-    ):
-        raise EmbeddedError(
-            f"The PostgreSQL of {places.postgres} runs but does not answer in "
-            f"{places.postgres_sockets}: was it started under another TMPDIR?"
-        )
+    if _postmaster(places) is not None:
+        if _wait(
+            lambda: _postgres_answers(places),
+            lambda: _postmaster(places) is not None,
+            seconds=_START_SECONDS,
+        ):
+            return
+        # A server that was dying when we looked is gone by now, and another takes its place.
+        if _postmaster(places) is not None:
+            raise EmbeddedError(
+                f"The PostgreSQL of {places.postgres} runs but does not answer in "
+                f"{places.postgres_sockets}: was it started under another TMPDIR?"
+            )
+    _start_postgres(places)
+    _provision(places)
 
 
 def _start_postgres(places: Places) -> None:
