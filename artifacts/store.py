@@ -12,6 +12,7 @@ from typing import IO, cast
 from uuid import UUID
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -72,6 +73,9 @@ def put(
                 storage_key=key,
                 expires_at=timezone.now() + timedelta(days=settings.ARTIFACT_TTL_DAYS),
             )
+    except (OperationalError, InterfaceError):
+        # Whether the row was committed is unknown; if it was not, the sweeper removes the bytes.
+        raise
     except BaseException:
         blobs.delete(key)
         raise

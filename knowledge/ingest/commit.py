@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError
+
 from access.errors import Forbidden, NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
@@ -34,8 +36,9 @@ from knowledge.models import (
 def commit(admitted: Admitted, plan: IngestPlan) -> IngestResult:
     """Publishes the plan as the document's newest version, in one transaction.
 
-    The source's bytes are written before and taken back when the transaction fails; a crash
-    between the two leaves at most a blob without a row, which the sweeper removes.
+    The source's bytes are written before and taken back when the transaction failed for certain.
+    A crash between the two, or a connection lost in the commit, leaves at most a blob without a
+    row, which the sweeper removes.
     """
     with tenant_session(admitted.principal.tenant_id):
         unchanged = _already_ingested(admitted, plan, _current_version(plan.document_id))
@@ -49,6 +52,10 @@ def commit(admitted: Admitted, plan: IngestPlan) -> IngestResult:
             current = _current_version(plan.document_id)
             unchanged = _already_ingested(admitted, plan, current)
             published = unchanged or _publish(admitted, plan, key, previous=current)
+    except (OperationalError, InterfaceError):
+        # The connection may have died after the commit: then a row names these bytes. If none
+        # does, the sweeper removes them, and nothing that was admitted is ever lost.
+        raise
     except BaseException:
         artifacts.discard_blob(key)
         raise
