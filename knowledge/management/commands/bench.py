@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import importlib.util
+import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from access.commands import VerbatimCommand
-from knowledge.evaluation import bench, contention, generate
+from knowledge.evaluation import bench, contention, generate, scans
+from knowledge.evaluation.collections import documents_of
 from knowledge.evaluation.progress import figures, progress
 from knowledge.evaluation.throwaway import checked, remove_tenant, throw_away_tenant
 from knowledge.wiring import store
 
-_SCANS = "knowledge.evaluation.scans"
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Labelled JSON lines, which may be kept from plain view as one base64 text."""
+    content = path.read_bytes()
+    if path.suffix == ".b64":
+        content = base64.b64decode(content)
+    return [json.loads(line) for line in content.splitlines() if line.strip()]
+
+
+def ordinary_texts(collection: Path) -> list[str]:
+    return [document.text for document in documents_of(collection / "corpus.jsonl")]
 
 
 class Command(VerbatimCommand):
@@ -40,9 +53,17 @@ class Command(VerbatimCommand):
         plan = kinds.add_parser("explain", help="statements and plan of a search")
         plan.add_argument("query")
         plan.add_argument("--viewer", choices=["tenant_wide", "one_percent"], default="tenant_wide")
-        scans = kinds.add_parser("scans", help="the scanners on labelled JSON lines")
-        scans.add_argument("--secrets", type=Path)
-        scans.add_argument("--instructions", type=Path)
+        labelled = kinds.add_parser("scans", help="the scanners on labelled JSON lines")
+        labelled.add_argument("--secrets", type=Path, help="a .b64 file is decoded first")
+        labelled.add_argument("--instructions", type=Path)
+        labelled.add_argument(
+            "--ordinary",
+            nargs="+",
+            type=Path,
+            default=[],
+            metavar="DIR",
+            help="collections whose documents must not be flagged",
+        )
         for one in (search, write, plan):
             one.add_argument("--tenant", help="bench-...: filled by `generate`, and kept")
         for one in (search, write):
@@ -125,13 +146,18 @@ class Command(VerbatimCommand):
         self.emit(told, "\n".join([*statements, "", *told["plan"]]))
 
     def _scans(self, options: dict[str, Any]) -> None:
-        if importlib.util.find_spec(_SCANS) is None:
-            raise CommandError("This installation has no measurement of scanners.", returncode=1)
-        scans: Any = importlib.import_module(_SCANS)
-        for name in ("secrets", "instructions"):
-            if options[name]:
-                told = getattr(scans, f"measure_{name}")(options[name])
-                self.emit({name: told}, f"{name}: {told}")
+        ingestor = store().ingestor
+        ordinary = [text for corpus in options["ordinary"] for text in ordinary_texts(corpus)]
+        if options["secrets"]:
+            secrets = scans.measure_secrets(
+                rows_of(options["secrets"]), ordinary, ingestor.secret_scanner
+            )
+            self.emit({"secrets": asdict(secrets)}, f"{secrets}")
+        if options["instructions"]:
+            instructions = scans.measure_instructions(
+                rows_of(options["instructions"]), ordinary, ingestor.instruction_scanner
+            )
+            self.emit({"instructions": asdict(instructions)}, f"{instructions}")
 
     @contextlib.contextmanager
     def _filled(self, options: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any] | None]]:
