@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -318,11 +317,3 @@ class DeletionReceiptSerializer(serializers.Serializer[Any]):
     traced_passages = serializers.IntegerField()
     sources = serializers.ListField(child=serializers.UUIDField())
     bytes_state = serializers.CharField()
-
-
-def as_uuid(value: str) -> UUID | None:
-    """A UUID in any spelling, or `None`: an id that cannot exist is simply not found."""
-    try:
-        return UUID(value)
-    except ValueError:
-        return None
