@@ -11,12 +11,14 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from knowledge.core.assembly import RecallItem
 from knowledge.core.fingerprint import is_chunk_id
+from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import IngestRequest, IngestResult, KnowledgeQuery, SearchResult
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle.delete import DeletionReceipt, delete_document
 from knowledge.models import Chunk, Document
 from knowledge.retrieval.assemble import Assembly, assemble
+from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.search import Searcher
 
 
@@ -42,6 +44,10 @@ class KnowledgeStore:
         recall: Sequence[RecallItem],
     ) -> Assembly:
         return assemble(self.searcher, query, principal, tokens_left=tokens_left, recall=recall)
+
+    def check_provenance(self, provenance: Sequence[Provenance], principal: Principal) -> None:
+        """Raises `BeliefFromDocument` when any of it is a document or a part of one."""
+        check_provenance(provenance, principal)
 
     def get_chunk(
         self, chunk_id: str, principal: Principal, *, current_scope: str | None = None

@@ -10,6 +10,7 @@ from rest_framework import serializers
 from access.serializers import InstantField, ReadQuerySerializer, StrictSerializer
 from access.trust import OriginTrust, Sensitivity
 from knowledge.adapters.language import LANGUAGES
+from knowledge.core.provenance import KnowledgeNamed, Provenance
 from knowledge.core.query import MAX_TEXT
 from knowledge.core.types import (
     Authority,
@@ -235,6 +236,53 @@ class AssembledSerializer(serializers.Serializer[Any]):
     knowledge = SearchResultSerializer(allow_null=True)
     knowledge_tokens = serializers.IntegerField(help_text="The block's, envelope included.")
     in_turn_recall = AssembledRecallSerializer()
+
+
+# --- guards ----------------------------------------------------------------------------------
+
+
+class ProvenanceSerializer(StrictSerializer):
+    kind = serializers.CharField(
+        max_length=100, help_text="Your word for it, such as `episode` or `turn`."
+    )
+    id = serializers.CharField(max_length=2_000, help_text="Your id of it.")
+
+
+class BeliefProvenanceSerializer(StrictSerializer):
+    provenance = serializers.ListField(
+        child=ProvenanceSerializer(),
+        min_length=1,
+        max_length=1_000,
+        help_text="All that the belief would stand on.",
+    )
+
+    def value(self) -> list[Provenance]:
+        return [Provenance(**one) for one in self.validated_data["provenance"]]
+
+
+class AcceptedProvenanceSerializer(serializers.Serializer[Any]):
+    accepted = serializers.BooleanField(help_text="Always true; a refusal is a problem.")
+    checked = serializers.IntegerField()
+
+
+class RefusedProvenanceSerializer(serializers.Serializer[Any]):
+    index = serializers.IntegerField(help_text="Which of the provenances, from 0.")
+    because = choice(
+        KnowledgeNamed,
+        help_text="What gave it away: its kind, a chunk id, an address of ours, a piece of a"
+        " rendered block, or the id of a document, chunk set or source that you could read.",
+    )
+
+
+class BeliefFromDocumentSerializer(serializers.Serializer[Any]):
+    """The problem `belief_from_document`."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    refused = RefusedProvenanceSerializer(many=True)
 
 
 # --- documents and citations -----------------------------------------------------------------

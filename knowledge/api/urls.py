@@ -10,6 +10,11 @@ urlpatterns = [
     path("v1/tools/knowledge.search", views.SearchView.as_view(), name="search"),
     path("v1/tools/knowledge.ingest", views.IngestView.as_view(), name="ingest"),
     path("v1/context/assemble", views.AssembleView.as_view(), name="assemble"),
+    path(
+        "v1/guards/belief-provenance",
+        views.BeliefProvenanceView.as_view(),
+        name="belief-provenance",
+    ),
     path("v1/chunks/<str:chunk_id>", views.ChunkView.as_view(), name="chunk"),
     path("v1/documents", views.DocumentsView.as_view(), name="documents"),
     path("v1/documents/<uuid:document_id>", views.DocumentView.as_view(), name="document"),

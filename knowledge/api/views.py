@@ -103,6 +103,30 @@ class AssembleView(KnowledgeView):
         return Response(shapes.AssembledSerializer(shown, context=context).data)
 
 
+class BeliefProvenanceView(KnowledgeView):
+    """No belief from a document."""
+
+    @extend_schema(
+        operation_id="guards_belief_provenance",
+        request=shapes.BeliefProvenanceSerializer,
+        responses={
+            200: shapes.AcceptedProvenanceSerializer,
+            (422, "application/problem+json"): shapes.BeliefFromDocumentSerializer,
+        },
+    )
+    def post(self, request: Request) -> Response:
+        """Refuses a belief of which any provenance is a document or a part of one.
+
+        Ask before a belief is written. Ids and addresses of passages are refused in any
+        spelling, whether they exist or not; a bare UUID when it is, or was, a document that
+        you could read. Anything else, an episode or a turn, is accepted.
+        """
+        asked = parsed(shapes.BeliefProvenanceSerializer, request.data).value()
+        store().check_provenance(asked, self.principal())
+        accepted = {"accepted": True, "checked": len(asked)}
+        return Response(shapes.AcceptedProvenanceSerializer(accepted).data)
+
+
 class IngestView(KnowledgeView):
     """Admitting a document."""
 

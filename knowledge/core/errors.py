@@ -105,3 +105,10 @@ class InvalidQuery(KnowledgeError, Malformed):
     """The query is too long or holds a NUL character."""
 
     code = "invalid_query"
+
+
+class BeliefFromDocument(KnowledgeError):
+    """A belief may not stand on a document: passages are quoted, never believed."""
+
+    code = "belief_from_document"
+    status = 422

@@ -35,6 +35,19 @@ class VisibilitySpaceQuerySet(models.QuerySet["VisibilitySpace"]):
             sensitivity__in=Sensitivity.up_to(scope.sensitivity_ceiling),
         )
 
+    def visible_in_any_project(
+        self, scope: ReadScope, projects: frozenset[str] | None
+    ) -> VisibilitySpaceQuerySet:
+        """What a caller may read on behalf of any project it may name; `None` means all."""
+        of_project = Q(
+            tenant_id=scope.tenant_id,
+            visibility=Visibility.PROJECT,
+            sensitivity__in=Sensitivity.up_to(scope.sensitivity_ceiling),
+        )
+        if projects is not None:
+            of_project &= Q(project_scope__in=projects)
+        return self.filter(of_project) | self.visible_to(scope)
+
     def note(self, space: int, *, language: str, analyzer: str) -> None:
         """Remembers that a space holds a document in a language, indexed by an analyser."""
         for field, value in (("languages", language), ("analyzers", analyzer)):
