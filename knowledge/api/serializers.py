@@ -10,6 +10,7 @@ from rest_framework import serializers
 from access.serializers import InstantField, ReadQuerySerializer, StrictSerializer
 from access.trust import OriginTrust, Sensitivity
 from knowledge.adapters.language import LANGUAGES
+from knowledge.core.profiles import PROFILES
 from knowledge.core.provenance import KnowledgeNamed, Provenance
 from knowledge.core.query import MAX_TEXT
 from knowledge.core.types import (
@@ -51,6 +52,11 @@ class IngestRequestSerializer(StrictSerializer):
         required=False, allow_null=True, default=None
     )
     origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
+    profile = serializers.CharField(
+        max_length=50,
+        default="default",
+        help_text=f"How the text is cut into chunks: {', '.join(PROFILES)}.",
+    )
 
     def value(self) -> IngestRequest:
         data = self.validated_data
@@ -66,6 +72,7 @@ class IngestRequestSerializer(StrictSerializer):
             document_id=data["document_id"],
             source=ConnectorIdentity(**data["source"]) if data["source"] else None,
             origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
+            profile=data["profile"],
         )
 
 

@@ -10,13 +10,12 @@ from itertools import pairwise
 
 import regex
 
+from knowledge.core.blocks import arranged
 from knowledge.core.errors import EmptyExtraction
 from knowledge.core.ports import TokenCounter
+from knowledge.core.profiles import DEFAULT, ChunkingProfile
 from knowledge.core.structure import ROOT, Block, Lines, Section, sections
 from knowledge.core.types import ChunkDraft, Structure
-
-_SMALLEST_TARGET = 16
-"""Tokens. One character can take several, and a piece needs room for at least one."""
 
 # A character that joins the one before it would be torn off by a cut between the two.
 _NOT_A_JOINER = r"(?![\s\p{M}\p{Cf}])"
@@ -29,21 +28,6 @@ _SPACES = regex.compile(r"\s+")
 _LONGEST_TAIL = 200
 _REMEMBERED_JOINS = 16_384
 _LONGEST_REMEMBERED_JOIN = 40
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkingProfile:
-    """Sizes in tokens: chunks are filled to `target`, never exceed `ceiling`, and sections below
-    `floor` are merged upwards where they can be."""
-
-    name: str = "default"
-    target: int = 600
-    ceiling: int = 1_000
-    floor: int = 100
-
-    def __post_init__(self) -> None:
-        if not (_SMALLEST_TARGET <= self.target <= self.ceiling and self.floor <= self.ceiling):
-            raise ValueError("a profile needs 16 <= target <= ceiling and floor <= ceiling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +91,7 @@ class StructureChunker:
 
     version = "structure-1"
 
-    def __init__(self, counter: TokenCounter, profile: ChunkingProfile | None = None) -> None:
-        self.profile = profile or ChunkingProfile()
-        self.profile_name = self.profile.name
+    def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self._join_cost = _JoinCost(counter)
 
@@ -120,11 +102,17 @@ class StructureChunker:
         title: str,  # noqa: ARG002 - the port offers it; boundaries depend on the text alone
         media_type: str,
         structure: Structure,
+        profile: ChunkingProfile = DEFAULT,
     ) -> list[ChunkDraft]:
         """The chunks in order; none when there is no text but front matter and blank lines."""
         lines = Lines(text)
-        outline = sections(lines, media_type=media_type, structure=structure)
-        packer = _Packer(lines, outline, self._counter, self.profile, self._join_cost)
+        outline = arranged(
+            sections(lines, media_type=media_type, structure=structure),
+            lines,
+            media_type=media_type,
+            blocks=profile.blocks,
+        )
+        packer = _Packer(lines, outline, self._counter, profile, self._join_cost)
         return [
             _chunk_draft(ordinal, draft, lines, structure.page_starts)
             for ordinal, draft in enumerate(packer.pack())

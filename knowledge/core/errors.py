@@ -87,6 +87,13 @@ class InvalidTitle(Refused, Malformed):
     status = 400
 
 
+class UnknownProfile(KnowledgeError, Malformed):
+    """There is no such chunking profile."""
+
+    code = "unknown_profile"
+    status = 400
+
+
 class IngestScopeMismatch(KnowledgeError):
     """The same document exists with another visibility; rescope it instead of admitting it anew."""
 

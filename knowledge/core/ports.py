@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from knowledge.core.profiles import ChunkingProfile
 from knowledge.core.types import (
     ChunkDraft,
     ExtractedDocument,
@@ -36,13 +37,18 @@ class TokenCounter(Protocol):
 
 
 class Chunker(Protocol):
-    """Normalised text to chunks: pure, deterministic under `version` and its profile."""
+    """Normalised text to chunks: pure, deterministic under `version` and the profile's label."""
 
     version: str
-    profile_name: str
 
     def chunk(
-        self, text: str, *, title: str, media_type: str, structure: Structure
+        self,
+        text: str,
+        *,
+        title: str,
+        media_type: str,
+        structure: Structure,
+        profile: ChunkingProfile,
     ) -> list[ChunkDraft]: ...
 
 

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from enum import StrEnum
 from functools import cache
 from itertools import accumulate, pairwise
 
@@ -126,6 +127,14 @@ def _calendar_day(written: str) -> date | None:
 # --- the outline -----------------------------------------------------------------------------
 
 
+class Kind(StrEnum):
+    """What a block is, as far as anyone asks: whether its lines are the author's own."""
+
+    PARAGRAPH = "paragraph"
+    TABLE = "table"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A paragraph, list item, fence, table, quote, HTML block or other run of lines.
@@ -137,6 +146,7 @@ class Block:
     start: int
     end: int
     cuts: tuple[tuple[int, int], ...] = ()
+    kind: Kind = Kind.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +174,7 @@ class _Entry:
     title: str | None = None
     level: int = 0
     cuts: tuple[tuple[int, int], ...] = ()
+    kind: Kind = Kind.OTHER
 
 
 @dataclass(slots=True)
@@ -202,6 +213,14 @@ class Lines:
         """Offsets of the lines `first` to `last` (exclusive), without the final line end."""
         return self.starts[first], self.starts[last] - 1
 
+    def trimmed(self, first: int, last: int) -> tuple[int, int] | None:
+        """The line range without blank lines at either end; `None` when nothing else is in it."""
+        while first < last and self.is_blank(first):
+            first += 1
+        while first < last and self.is_blank(last - 1):
+            last -= 1
+        return (first, last) if first < last else None
+
 
 def sections(lines: Lines, *, media_type: str, structure: Structure) -> list[Section]:
     """The sections of a text in order, the root first.
@@ -222,7 +241,7 @@ def _opened(lines: Lines, entries: Iterable[_Entry]) -> list[_Open]:
     chain = [ROOT]
     for entry in entries:
         block = (
-            Block(*lines.span(entry.first, entry.last), entry.cuts)
+            Block(*lines.span(entry.first, entry.last), entry.cuts, entry.kind)
             if entry.last > entry.first
             else None
         )
@@ -305,9 +324,12 @@ def _entries_of_tokens(lines: Lines, offset: int, tokens: Sequence[Token]) -> It
         elif token.type == "heading_open":
             entry = _heading(first, last, int(token.tag[1:]), tokens[index + 1].content)
         else:
-            entry = _Entry(first, last)
+            entry = _Entry(first, last, kind=_KINDS.get(token.type, Kind.OTHER))
     if entry:
         yield _with_cuts(entry, cuts)
+
+
+_KINDS = {"paragraph_open": Kind.PARAGRAPH, "table_open": Kind.TABLE}
 
 
 def _with_cuts(entry: _Entry, cuts: Sequence[tuple[int, int]]) -> _Entry:
@@ -332,14 +354,14 @@ def _without_gaps(lines: Lines, first: int, entries: Iterable[_Entry]) -> Iterat
     done = first
     for entry in [*entries, _Entry(len(lines), len(lines))]:
         start = max(entry.first, done)
-        gap = _trimmed(lines, done, start)
+        gap = lines.trimmed(done, start)
         if gap and held and held.title is None:
             held.last = gap[1]
         elif gap:
             if held:
                 yield held
             held = _Entry(*gap)
-        own = _trimmed(lines, start, entry.last)
+        own = lines.trimmed(start, entry.last)
         if own:
             if held:
                 yield held
@@ -348,15 +370,6 @@ def _without_gaps(lines: Lines, first: int, entries: Iterable[_Entry]) -> Iterat
         done = max(done, entry.last, start)
     if held:
         yield held
-
-
-def _trimmed(lines: Lines, first: int, last: int) -> tuple[int, int] | None:
-    """The line range without blank lines at either end; `None` when nothing else is in it."""
-    while first < last and lines.is_blank(first):
-        first += 1
-    while first < last and lines.is_blank(last - 1):
-        last -= 1
-    return (first, last) if first < last else None
 
 
 # --- text without markup ---------------------------------------------------------------------
@@ -397,7 +410,7 @@ def _paragraphs(lines: Lines, first: int, last: int) -> Iterator[_Entry]:
     ]
     for before, after in pairwise(borders):
         if after > before + 1:
-            yield _Entry(before + 1, after)
+            yield _Entry(before + 1, after, kind=Kind.PARAGRAPH)
 
 
 __all__ = [
@@ -406,6 +419,7 @@ __all__ = [
     "ROOT",
     "Block",
     "FrontMatter",
+    "Kind",
     "Lines",
     "Section",
     "front_matter",

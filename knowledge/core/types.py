@@ -168,6 +168,7 @@ class IngestRequest:
     document_id: UUID | None = None
     source: ConnectorIdentity | None = None
     origin_trust: OriginTrust | None = None
+    profile: str = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from access.trust import OriginTrust, Scope
 from artifacts import store as artifacts
 from artifacts.models import Artifact
 from knowledge.core.errors import InvalidTitle, TooLarge, UntrustedOrigin
+from knowledge.core.profiles import profile_named
 from knowledge.core.types import ChunkDraft, IngestRequest, Verdict, Visibility
 
 TITLE_LIMIT = 500
@@ -43,6 +44,7 @@ def admit(request: IngestRequest, principal: Principal, *, max_bytes: int) -> Ad
         principal.require_project(request.project_scope)
     if request.document_id is not None and request.source is not None:
         raise Malformed("Give document_id or source, not both.")
+    profile_named(request.profile)  # unknown: said before anything is read or queued
     artifact = artifacts.get(principal, request.artifact_id)
     if artifact.byte_size > max_bytes:
         raise TooLarge(f"The document has {artifact.byte_size:,} bytes; {max_bytes:,} are allowed.")

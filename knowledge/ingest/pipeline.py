@@ -24,6 +24,7 @@ from knowledge.core.ports import (
     SecretScanner,
     Stemmer,
 )
+from knowledge.core.profiles import profile_named
 from knowledge.core.types import (
     ChunkDraft,
     ExtractedDocument,
@@ -67,15 +68,20 @@ class Ingestor:
         """All that is decided before the write transaction opens."""
         extracted, version = self._extract(admitted)
         text, structure = _normalised(extracted)
+        profile = profile_named(admitted.request.profile)
         drafts = self.chunker.chunk(
-            text, title=admitted.title, media_type=extracted.media_type, structure=structure
+            text,
+            title=admitted.title,
+            media_type=extracted.media_type,
+            structure=structure,
+            profile=profile,
         )
         self._scan_for_secrets(admitted, extracted, text, drafts)
         if not drafts:
             raise EmptyExtraction
         language = admitted.request.language or self.language_detector.detect(text)
         chunker_version = fingerprint.chunker_version(
-            version, NORMALISER_VERSION, self.chunker.version, self.chunker.profile_name
+            version, NORMALISER_VERSION, self.chunker.version, profile.label
         )
         chunks = self._planned(admitted, drafts, chunker_version, language)
         return IngestPlan(

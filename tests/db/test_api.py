@@ -289,6 +289,23 @@ def test_every_class_of_error_is_a_problem(client: Client, alice: dict[str, str]
     is_problem(post(client, INGEST, {**body, "artifact": blank}, alice), 422, "empty_extraction")
 
 
+def test_an_unknown_profile_is_refused_with_the_known_ones(
+    client: Client, alice: dict[str, str]
+) -> None:
+    sent = send(client, alice, SimpleUploadedFile("pumps.md", NOTE.encode())).json()
+    body = {
+        "artifact": sent["artifact_id"],
+        "title": "Pumps",
+        "visibility": "tenant",
+        "origin_trust": "USER",
+    }
+    problem = is_problem(
+        post(client, INGEST, {**body, "profile": "huge"}, alice), 400, "unknown_profile"
+    )
+    assert problem["profiles"] == ["default", "chat", "reference"]
+    assert post(client, INGEST, {**body, "profile": "reference"}, alice).status_code == 201
+
+
 def test_a_body_or_a_file_that_is_too_large(
     client: Client, alice: dict[str, str], settings: Any
 ) -> None:

@@ -165,11 +165,13 @@ def test_options_of_a_single_file(folder: Path, blob_root: Path) -> None:
         title="The pumps",
         sensitivity="restricted",
         doc_date="2026-05-02",
+        profile="chat",
     )
     assert (status, line["outcome"]) == (0, "ingested")
     with operations_session():
         document = Document.objects.select_related("space").get()
         version = document.versions.get()
+        assert version.chunk_sets.get().chunker_version.endswith("/chat-1")
     assert document.title == "The pumps"
     assert (document.space.visibility, document.space.project_scope) == ("project", "apollo")
     assert document.space.sensitivity == "restricted"

@@ -319,6 +319,27 @@ class ByWord:
 
 
 @pytest.mark.django_db
+def test_a_profile_is_part_of_the_plan_and_of_the_ids(blob_root: Path) -> None:
+    content = "# Pumps\n\n" + "\n\n".join(f"Part {n}. {PARAGRAPH[:500]}" for n in range(8))
+    told = {
+        name: admit(content, source=ConnectorIdentity(type="wiki", id=name), profile=name)
+        for name in ("default", "chat", "reference", "chat-1")
+    }
+    with tenant_session("acme"):
+        sets = {name: ChunkSet.objects.get(pk=each.chunk_set_id) for name, each in told.items()}
+    assert {name: each.chunker_version for name, each in sets.items()} == {
+        "default": "markdown-1/normal-1/structure-1/default",
+        "chat": "markdown-1/normal-1/structure-1/chat-1",
+        "reference": "markdown-1/normal-1/structure-1/reference-1",
+        "chat-1": "markdown-1/normal-1/structure-1/chat-1",
+    }
+    prints = {name: each.plan_fingerprint for name, each in sets.items()}
+    assert prints["chat"] == prints["chat-1"]
+    assert len(set(prints.values())) == 3
+    assert len(told["chat"].chunk_ids) > len(told["default"].chunk_ids)
+
+
+@pytest.mark.django_db
 def test_quarantined_chunks_are_stored_unseen_and_rejected_ones_not_at_all(
     blob_root: Path,
 ) -> None:

@@ -17,6 +17,7 @@ from knowledge.adapters.tokens import TiktokenCounter
 from knowledge.core import fingerprint
 from knowledge.core.chunking import StructureChunker
 from knowledge.core.normalising import NORMALISER_VERSION, normalise
+from knowledge.core.profiles import DEFAULT
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = UUID("00000000-0000-5000-8000-000000000001")
@@ -93,7 +94,7 @@ def chunk_ids() -> dict[str, list[str]]:
             structure=extracted.structure,
         )
         version = fingerprint.chunker_version(
-            extractor.version, NORMALISER_VERSION, chunker.version, chunker.profile.name
+            extractor.version, NORMALISER_VERSION, chunker.version, DEFAULT.label
         )
         ids[media_type] = [
             fingerprint.chunk_id(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,30 +11,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledge.adapters.tokens import TiktokenCounter
-from knowledge.core.chunking import ChunkingProfile, StructureChunker, require_chunks
-from knowledge.core.errors import EmptyExtraction
+from knowledge.core.chunking import StructureChunker, require_chunks
+from knowledge.core.errors import EmptyExtraction, UnknownProfile
 from knowledge.core.normalising import normalise
+from knowledge.core.profiles import (
+    CHAT,
+    DEFAULT,
+    PROFILES,
+    REFERENCE,
+    Blocks,
+    ChunkingProfile,
+    profile_named,
+)
 from knowledge.core.structure import front_matter_end
 from knowledge.core.types import ChunkDraft, Heading, Structure
 
 MARKDOWN = "text/markdown"
 PLAIN = "text/plain"
+CSV = "text/csv"
 NOTHING = Structure()
 
 counter = TiktokenCounter()
 chunker = StructureChunker(counter)
-SMALL = ChunkingProfile(name="small", target=24, ceiling=40, floor=8)
-small_chunker = StructureChunker(counter, SMALL)
+# The profiles, and each kind of block with sizes at which a few words fill a chunk.
+SMALL = ChunkingProfile("small", target=24, ceiling=40, floor=8)
+SMALL_PROFILES = [SMALL, *(replace(SMALL, label=f"small-{b}", blocks=b) for b in Blocks)]
 
 
 def chunk(
     text: str,
     media_type: str = MARKDOWN,
     structure: Structure = NOTHING,
+    profile: ChunkingProfile = DEFAULT,
     by: StructureChunker = chunker,
 ) -> list[ChunkDraft]:
-    drafts = by.chunk(text, title="", media_type=media_type, structure=structure)
-    check(text, drafts, media_type, by.profile)
+    drafts = by.chunk(text, title="", media_type=media_type, structure=structure, profile=profile)
+    check(text, drafts, media_type, profile)
     return drafts
 
 
@@ -116,6 +129,13 @@ inline = st.one_of(
             "x" * 200,
             "  ",
             "\t",
+            "Ann:",
+            "[10:02] Bob:",
+            "**Cy:**",
+            '{"role":',
+            '"',
+            "a  b",
+            "a | b",
         ]
     ),
     st.text(max_size=10),
@@ -146,18 +166,18 @@ document = st.tuples(
 ).map(lambda each: each[0] + "".join(each[1]))
 
 
-@settings(deadline=None, max_examples=150)
-@given(document)
-def test_every_line_is_somewhere_once_and_in_order(text: str) -> None:
-    for media_type in (MARKDOWN, PLAIN):
-        normalised = normalise(text, media_type=media_type).text
-        chunk(normalised, media_type)
-        chunk(normalised, media_type, by=small_chunker)
+@settings(deadline=None, max_examples=300)
+@given(document, st.sampled_from([*PROFILES.values(), *SMALL_PROFILES]))
+def test_every_line_is_somewhere_once_and_in_order(text: str, profile: ChunkingProfile) -> None:
+    for media_type in (MARKDOWN, PLAIN, CSV):
+        chunk(normalise(text, media_type=media_type).text, media_type, profile=profile)
 
 
 @settings(deadline=None, max_examples=50)
-@given(document, st.data())
-def test_an_outline_and_pages_lose_nothing(text: str, data: st.DataObject) -> None:
+@given(document, st.sampled_from(SMALL_PROFILES), st.data())
+def test_an_outline_and_pages_lose_nothing(
+    text: str, profile: ChunkingProfile, data: st.DataObject
+) -> None:
     normalised = normalise(text, media_type="application/pdf").text
     offsets = st.integers(0, len(normalised))
     headings = data.draw(
@@ -173,30 +193,33 @@ def test_an_outline_and_pages_lose_nothing(text: str, data: st.DataObject) -> No
     )
     pages = (0, *sorted(data.draw(st.lists(offsets, max_size=3))))
     structure = Structure(headings=tuple(headings), page_starts=pages)
-    for draft in chunk(normalised, "application/pdf", structure, by=small_chunker):
+    for draft in chunk(normalised, "application/pdf", structure, profile):
         assert draft.page_start is not None
         assert draft.page_end is not None
         assert 1 <= draft.page_start <= draft.page_end <= len(pages)
 
 
 @settings(deadline=None, max_examples=30)
-@given(document)
-def test_the_same_text_makes_the_same_chunks(text: str) -> None:
+@given(document, st.sampled_from([*PROFILES.values()]))
+def test_the_same_text_makes_the_same_chunks(text: str, profile: ChunkingProfile) -> None:
     normalised = normalise(text, media_type=MARKDOWN).text
     again = StructureChunker(TiktokenCounter())
-    assert chunk(normalised) == chunk(normalised, by=again)
+    assert chunk(normalised, profile=profile) == chunk(normalised, profile=profile, by=again)
 
 
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(
         st.sampled_from(["e\u0301", "\U0001f1e9\U0001f1ea", "漢", "a", " ", "\u200d"]), min_size=80
-    )
+    ),
+    st.sampled_from(SMALL_PROFILES),
 )
-def test_a_cut_line_is_put_together_from_its_pieces(parts: list[str]) -> None:
+def test_a_cut_line_is_put_together_from_its_pieces(
+    parts: list[str], profile: ChunkingProfile
+) -> None:
     text = unicodedata.normalize("NFC", "".join(parts)).strip() or "x"
     text = re.sub(" +", " ", text)
-    drafts = chunk(text, PLAIN, by=small_chunker)
+    drafts = chunk(text, PLAIN, profile=profile)
     assert "".join(draft.text for draft in drafts) == text
 
 
@@ -399,6 +422,110 @@ def test_pages_are_counted_from_one() -> None:
 def test_no_text_makes_no_chunk(text: str) -> None:
     with pytest.raises(EmptyExtraction):
         require_chunks(chunk(text))
+
+
+# --- profiles ----------------------------------------------------------------------------------
+
+
+def turns(count: int, length: int, form: str = "{who}: {said}") -> list[str]:
+    return [
+        form.format(who=("Ann", "Bob")[n % 2], said=f"turn {n} {words(length)}", at=f"10:{n:02}")
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("media_type", [MARKDOWN, PLAIN])
+@pytest.mark.parametrize("between", ["\n", "\n\n"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{who}: {said}",
+        "{who}:\n{said}",
+        "{who}:\n\n{said}\n\nand {said}",
+        "**{who}:** {said}",
+        "**{who}**: {said}",
+        "[{at}] {who}: {said}",
+        "[{at}] {said}",
+        "{who} ({at}): {said}",
+        "12/03/24, {at} - {who}: {said}",
+        "2024-03-12T{at}:05Z {who} O'Neill: {said}",
+        "<{who}> {said}",
+        "- {who}: {said}",
+        '{{"role": "{who}", "content": "{said}"}}',
+    ],
+)
+def test_a_turn_of_a_transcript_is_never_cut(form: str, between: str, media_type: str) -> None:
+    every = turns(12, 90, form)
+    drafts = chunk(between.join(every), media_type, profile=CHAT)
+    assert len(drafts) > 3
+    assert all(any(draft.text.startswith(turn) for turn in every) for draft in drafts)
+    assert all(any(draft.text.endswith(turn) for turn in every) for draft in drafts)
+    assert all(draft.tokens <= CHAT.target or draft.text in every for draft in drafts)
+
+
+def test_a_turn_holds_the_fence_and_the_list_in_it() -> None:
+    text = f"Ann: how?\n\nBob: so\n\n```sh\nAnn: not a turn\n```\n\n- one\n- two {words(200)}\n\nAnn: {words(90)}"
+    first, second = chunk(text, profile=CHAT)
+    assert first.text.startswith("Ann: how?")
+    assert second.text == f"Ann: {words(90)}"
+    assert first.tokens + second.tokens > CHAT.target
+
+
+def test_a_turn_above_the_ceiling_is_cut_between_its_paragraphs() -> None:
+    said = [f"{n} {words(250)}" for n in range(4)]
+    drafts = chunk("Ann: so\n\n" + "\n\n".join(said) + "\n\nBob: yes", PLAIN, profile=CHAT)
+    assert [draft.text for draft in drafts] == ["Ann: so", *said, "Bob: yes"]
+
+
+def test_text_without_turns_is_cut_as_ever() -> None:
+    paragraphs = [words(200)] * 3
+    drafts = chunk("\n\n".join(paragraphs), profile=CHAT)
+    assert [draft.text for draft in drafts] == paragraphs
+
+
+def test_a_table_within_the_ceiling_is_cut_between_rows_too() -> None:
+    rows = [f"| R{n:03} | {words(15)} |" for n in range(40)]
+    table = "| id | text |\n| - | - |\n" + "\n".join(rows)
+    text = f"# A\n\n{words(500)}\n\n{table}"
+    assert [draft.text for draft in chunk(text)] == [words(500), table]
+    first, second = chunk(text, profile=REFERENCE)
+    assert first.text.startswith(f"{words(500)}\n\n| id | text |\n| - | - |\n| R000")
+    assert second.text.startswith("| R0")
+    assert second.text.endswith(rows[-1])
+    assert first.tokens > 950
+
+
+def test_a_record_of_a_csv_is_never_cut() -> None:
+    records = [f'R{n:03},"{words(40)}\n\n{words(20)} ""so""",{n}' for n in range(60)]
+    drafts = chunk("id,text,count\n" + "\n".join(records), CSV, profile=REFERENCE)
+    assert len(drafts) > 3
+    assert all(draft.text.startswith(("id,text,count\nR000", "R")) for draft in drafts)
+    assert all(
+        draft.text.endswith(tuple(f'"""so""",{n}'[2:] for n in range(60))) for draft in drafts
+    )
+
+
+@pytest.mark.parametrize("gap", ["    ", " | ", "|"])
+def test_lines_in_columns_are_rows_and_prose_is_none(gap: str) -> None:
+    rows = [gap.join(("R", words(15), str(n))) for n in range(60)]
+    drafts = chunk(words(500) + "\n\n" + "\n".join(rows), PLAIN, profile=REFERENCE)
+    assert drafts[0].text.startswith(f"{words(500)}\n\nR")
+    prose = f"{words(300)}.  Two\n{words(300)} lines"
+    drafts = chunk(f"{words(500)}\n\n{prose}", PLAIN, profile=REFERENCE)
+    assert [draft.text for draft in drafts] == [words(500), prose]
+
+
+def test_a_profile_is_known_by_its_name_and_by_its_label() -> None:
+    for name, profile in PROFILES.items():
+        assert profile_named(name) is profile_named(profile.label) is profile
+    labels = [profile.label for profile in PROFILES.values()]
+    assert len({*labels}) == len(labels)
+
+
+def test_an_unknown_profile_names_the_known_ones() -> None:
+    with pytest.raises(UnknownProfile, match="'default', 'chat', 'reference'") as raised:
+        profile_named("huge")
+    assert raised.value.members == {"profiles": [*PROFILES]}
 
 
 def test_a_profile_that_cannot_work_is_refused() -> None:

@@ -17,6 +17,7 @@ from access.trust import OriginTrust, Sensitivity
 from artifacts import store as artifacts
 from artifacts.files import files_below, open_regular
 from knowledge.api.serializers import IngestReportSerializer
+from knowledge.core.profiles import PROFILES
 from knowledge.core.types import ConnectorIdentity, IngestRequest, Visibility
 from knowledge.wiring import store
 
@@ -37,6 +38,12 @@ class Command(VerbatimCommand):
             choices=[level.value for level in Sensitivity],
         )
         parser.add_argument("--doc-date", type=date.fromisoformat, help="YYYY-MM-DD")
+        parser.add_argument(
+            "--profile",
+            default="default",
+            choices=list(PROFILES),
+            help="how the text is cut into chunks",
+        )
 
     def run(self, options: dict[str, Any]) -> None:
         missing = [path for path in options["paths"] if not path.is_symlink() and not path.exists()]
@@ -86,6 +93,7 @@ class Command(VerbatimCommand):
                         # The path is the document's identity: an edited file is a new version.
                         source=ConnectorIdentity(type="file", id=str(file.resolve())),
                         origin_trust=OriginTrust.USER,
+                        profile=options["profile"],
                     ),
                     principal,
                 )
