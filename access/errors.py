@@ -8,6 +8,7 @@ document, a secret or an internal.
 
 from __future__ import annotations
 
+import traceback
 from typing import Any, ClassVar
 
 
@@ -88,3 +89,19 @@ class Unavailable(VerbatimError):
 
     code = "unavailable"
     status = 503
+
+
+class Internal(VerbatimError):
+    """Something went wrong here; the request changed nothing."""
+
+    code = "internal"
+    status = 500
+
+
+def kind_and_place(error: Exception) -> dict[str, Any]:
+    """What may be logged of an error nobody expected; never its message: messages quote data."""
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    return {
+        "error": type(error).__name__,
+        "stack": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from http import HTTPStatus
 from typing import Any
 
@@ -17,11 +16,13 @@ from rest_framework.views import set_rollback
 
 from access.errors import (
     Forbidden,
+    Internal,
     Malformed,
     NotAuthenticated,
     NotFound,
     Unavailable,
     VerbatimError,
+    kind_and_place,
 )
 
 logger = logging.getLogger(__name__)
@@ -75,13 +76,6 @@ class Throttled(VerbatimError):
 
     code = "throttled"
     status = 429
-
-
-class Internal(VerbatimError):
-    """Something went wrong here; the request changed nothing."""
-
-    code = "internal"
-    status = 500
 
 
 def problem_handler(exc: Exception, context: dict[str, Any]) -> Response:  # noqa: ARG001
@@ -159,12 +153,4 @@ def _fields(detail: Any, path: str = "") -> list[dict[str, str]]:
 
 
 def _log(event: str, exc: Exception) -> None:
-    """The kind and the place of an error, never its message: messages quote data."""
-    frames = traceback.extract_tb(exc.__traceback__)[-8:]
-    logger.error(
-        event,
-        extra={
-            "error": type(exc).__name__,
-            "stack": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
-        },
-    )
+    logger.error(event, extra=kind_and_place(exc))

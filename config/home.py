@@ -18,6 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from artifacts.blobs import STORAGE_ALIAS
+from knowledge.ingest.jobs import oldest_waiting_seconds
 
 logger = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 3
@@ -40,10 +41,13 @@ def readyz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 - the shape of
     """Whether the database, the broker and the storage of blobs can be used."""
     checks = {name: _passes(name, check) for name, check in _CHECKS.items()}
     ready = all(checks.values())
+    waiting = _waiting() if checks["database"] else None
     response = JsonResponse(
         {
             "status": "ready" if ready else "unavailable",
             "checks": {name: "ok" if passed else "unavailable" for name, passed in checks.items()},
+            # Work that no worker has taken: it grows when none is there.
+            **({} if waiting is None else {"oldest_waiting_seconds": waiting}),
         },
         status=HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE,
     )
@@ -59,6 +63,13 @@ def _passes(name: str, check: Callable[[], None]) -> bool:
         logger.warning("not_ready", extra={"check": name, "error": type(error).__name__})
         return False
     return True
+
+
+def _waiting() -> float | None:
+    try:
+        return oldest_waiting_seconds()
+    except DatabaseError:  # it went away just now, or was never migrated
+        return None
 
 
 def _database() -> None:

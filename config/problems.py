@@ -8,8 +8,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from access.errors import Forbidden, Malformed, NotFound, VerbatimError
-from access.problems import Internal, problem_response
+from access.errors import Forbidden, Internal, Malformed, NotFound, VerbatimError
+from access.problems import problem_response
 
 _FOR_PROGRAMS = ("/v1/", "/openapi.json", "/livez", "/readyz", "/mcp")
 

@@ -7,6 +7,16 @@ from typing import Any
 
 SCHEDULE: dict[str, dict[str, Any]] = {
     "sweep-artifacts": {"task": "artifacts.sweep", "schedule": timedelta(minutes=5)},
+    "reconcile-ingest-jobs": {
+        "task": "knowledge.reconcile_ingest_jobs",
+        "schedule": timedelta(seconds=5),
+        # While every worker is busy these would only pile up.
+        "options": {"expires": 5},
+    },
+    "discard-abandoned-versions": {
+        "task": "knowledge.discard_abandoned_versions",
+        "schedule": timedelta(hours=1),
+    },
     "merge-term-statistics": {
         "task": "knowledge.merge_term_statistics",
         "schedule": timedelta(minutes=1),

@@ -194,6 +194,8 @@ ARTIFACT_ROOT = environment.folder("ARTIFACT_ROOT", VAR / "blobs")
 ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
 CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
 ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
+# An unfinished ingest that nobody has worked on for so long is given up.
+ABANDONED_INGEST_DAYS = environment.number("ABANDONED_INGEST_DAYS", 7, least=1)
 MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, least=1)
 # Compiling the rules takes seconds; a process that finds them here starts at once.
 SECRET_RULES_CACHE = environment.folder("SECRET_RULES_CACHE", VAR / "secret-rules")
@@ -254,6 +256,8 @@ CELERY_BROKER_URL = (
     else REDIS_URL
 )
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# A request that only hints at work does not wait for a broker that is away.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 3, "socket_timeout": 10}
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True

@@ -53,7 +53,7 @@ def _for_operator(request: HttpRequest, chunk_id: str) -> dict[str, Any] | None:
                 chunk_set=chunk.chunk_set, ordinal__in=[chunk.ordinal - 1, chunk.ordinal + 1]
             )
         }
-    version = chunk.chunk_set.version
+    version = chunk.chunk_set.finalized_version
     document_url = reverse("admin:knowledge_document_change", args=[version.document_id])
     return {
         **_shown(chunk, principal),
@@ -89,7 +89,7 @@ def _resolved(chunk_id: str, principal: Principal, current_scope: str | None) ->
 
 
 def _shown(chunk: Chunk, principal: Principal) -> dict[str, Any]:
-    version = chunk.chunk_set.version
+    version = chunk.chunk_set.finalized_version
     newest = None
     if version.superseded_at is not None:
         with tenant_session(principal.tenant_id):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
@@ -14,9 +16,11 @@ from knowledge.core.fingerprint import is_chunk_id
 from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import IngestRequest, IngestResult, KnowledgeQuery, SearchResult
+from knowledge.ingest import jobs
+from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle.delete import DeletionReceipt, delete_document
-from knowledge.models import Chunk, Document
+from knowledge.models import Chunk, Document, IngestJob
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.search import Searcher
@@ -29,8 +33,26 @@ class KnowledgeStore:
     ingestor: Ingestor
     searcher: Searcher
 
-    def ingest(self, request: IngestRequest, principal: Principal) -> IngestResult:
-        return self.ingestor.ingest(request, principal)
+    def ingest(
+        self, request: IngestRequest, principal: Principal, attempt: Attempt | None = None
+    ) -> IngestResult:
+        return self.ingestor.ingest(request, principal, attempt)
+
+    def ingest_later(self, request: IngestRequest, principal: Principal) -> IngestJob:
+        """A background job; whoever makes one hints at it through the broker."""
+        return jobs.enqueue(self.ingestor, request, principal)
+
+    def get_job(self, job_id: UUID, principal: Principal) -> IngestJob:
+        """A job of the principal's own; `NotFound` otherwise."""
+        return jobs.job_of(job_id, principal)
+
+    def retry_jobs(self, jobs_of: QuerySet[IngestJob]) -> list[UUID]:
+        """Gives failed jobs their attempts again, in the operator's session. Returns which."""
+        return jobs.retry(jobs_of)
+
+    def run_job(self, job_id: UUID) -> list[UUID]:
+        """One attempt at a background job. Returns the jobs to hint at now that it has ended."""
+        return jobs.run(self.ingestor, job_id)
 
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
         return self.searcher.search(query, principal)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from datetime import timedelta
+from functools import partial
+from uuid import UUID
+
 from celery import shared_task
-from django.db import OperationalError
+from celery.exceptions import OperationalError as BrokerError
+from django.conf import settings
+from django.db import OperationalError, transaction
+from redis import RedisError
 
 from access.tenancy import operations_session
 from knowledge.adapters import term_index
+from knowledge.ingest import jobs
+from knowledge.lifecycle.abandoned import discard_abandoned
+from knowledge.wiring import store
+
+logger = logging.getLogger(__name__)
 
 
 @shared_task(
@@ -15,3 +28,40 @@ from knowledge.adapters import term_index
 def merge_term_statistics() -> int:
     with operations_session():
         return term_index.merge_statistics()
+
+
+@shared_task(
+    name="knowledge.discard_abandoned_versions", autoretry_for=(OperationalError,), max_retries=3
+)
+def discard_abandoned_versions() -> int:
+    return discard_abandoned(timedelta(days=settings.ABANDONED_INGEST_DAYS))
+
+
+@shared_task(name="knowledge.run_ingest_job")
+def run_ingest_job(job_id: str) -> None:
+    """Not retried by the broker: the row says when it is tried again."""
+    for next_id in store().run_job(UUID(job_id)):
+        hint(next_id)
+
+
+@shared_task(name="knowledge.reconcile_ingest_jobs")
+def reconcile_ingest_jobs() -> int:
+    due = jobs.reconcile()
+    for job_id in due:
+        hint(job_id)
+    return len(due)
+
+
+def hint(job_id: UUID) -> None:
+    """Tells a worker of a job as soon as its row is committed.
+
+    A hint that cannot be sent is no loss: `reconcile_ingest_jobs` finds the row.
+    """
+    transaction.on_commit(partial(_send, job_id))
+
+
+def _send(job_id: UUID) -> None:
+    try:
+        run_ingest_job.apply_async((str(job_id),), retry=False)
+    except (BrokerError, RedisError, OSError) as error:
+        logger.warning("hint_lost", extra={"job_id": str(job_id), "error": type(error).__name__})

@@ -6,7 +6,9 @@ those of the live rows and a recount finds nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -61,15 +63,30 @@ _MERGE_LOCK = 0x5645_5242  # any constant of our own: one merger at a time
 _MERGE_BATCH = 50_000
 
 
-def publish(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]], *, space: int) -> None:
-    """Writes the live rows of a chunk set: `(number of the chunk, its row)`."""
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO knowledge_chunk_index (chunk, space, live, sv, tsv)"
-            " VALUES (%s, %s, true, %s::sparsevec, %s::tsvector)",
-            [(number, space, sparse_literal(row.weights), row.tsvector) for number, row in rows],
-        )
-    _record(1, _OF_SET, chunk_set.pk)
+def publish(rows: Sequence[tuple[int, IndexRow]], *, space: int) -> None:
+    """Writes live rows, `(number of the chunk, its row)`, and counts their words."""
+    if not rows:
+        return
+    words = Counter(lexeme for _, row in rows for lexeme in row.lexemes)
+    words[_ALL_CHUNKS] = len(rows)
+    _copy(
+        "knowledge_chunk_index (chunk, space, live, sv, tsv)",
+        ((number, space, True, sparse_literal(row.weights), row.tsvector) for number, row in rows),
+    )
+    _copy(
+        "knowledge_term_delta (space, lexeme, chunks)",
+        ((space, word, count) for word, count in words.items()),
+    )
+
+
+def _copy(target: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    with (
+        connection.cursor() as cursor,
+        connection.wrap_database_errors,
+        cursor.copy(f"COPY {target} FROM STDIN") as copy,
+    ):
+        for row in rows:
+            copy.write_row(row)
 
 
 def replace(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]]) -> None:

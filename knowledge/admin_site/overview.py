@@ -14,8 +14,15 @@ from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from artifacts.models import Artifact, ArtifactOrigin
-from knowledge.core.types import ChunkSetState
-from knowledge.models import ChunkSet, Document, KnowledgeEvent, RefusalCount
+from knowledge.core.types import ChunkSetState, JobState
+from knowledge.models import (
+    ChunkSet,
+    Document,
+    IngestJob,
+    KnowledgeEvent,
+    RefusalCount,
+    UnfinishedVersion,
+)
 
 REFUSAL_DAYS = 30
 _EVENTS = 10
@@ -32,6 +39,9 @@ class Overview:
     flagged: int
     quarantined: int
     source_bytes: int
+    unfinished: int
+    jobs_waiting: int
+    jobs_failed: int
     refusals: Sequence[Mapping[str, Any]]
     events: list[KnowledgeEvent]
 
@@ -47,9 +57,16 @@ def overview() -> Overview:
         flagged=Sum("flagged_count", default=0),
         quarantined=Sum("quarantined_count", default=0),
     )
-    sources = Artifact.objects.filter(
-        origin=ArtifactOrigin.KNOWLEDGE_SOURCE, expires_at__isnull=True
-    ).aggregate(versions=Count("pk"), bytes=Sum("byte_size", default=0))
+    kept = Artifact.objects.filter(origin=ArtifactOrigin.KNOWLEDGE_SOURCE, expires_at__isnull=True)
+    # A version that is being ingested has its source already, and counts when it is whole.
+    unfinished = UnfinishedVersion.objects.all()
+    sources = kept.exclude(pk__in=unfinished.values("original")).aggregate(
+        versions=Count("pk"), bytes=Sum("byte_size", default=0)
+    )
+    jobs = IngestJob.objects.aggregate(
+        waiting=Count("pk", Q(state__in=(JobState.QUEUED, JobState.RUNNING))),
+        failed=Count("pk", Q(state=JobState.FAILED)),
+    )
     since = timezone.now().date() - timedelta(days=REFUSAL_DAYS)
     refusals = (
         RefusalCount.objects.filter(day__gte=since)
@@ -65,6 +82,9 @@ def overview() -> Overview:
         flagged=live["flagged"],
         quarantined=live["quarantined"],
         source_bytes=sources["bytes"],
+        unfinished=unfinished.count(),
+        jobs_waiting=jobs["waiting"],
+        jobs_failed=jobs["failed"],
         refusals=list(refusals),
         events=list(KnowledgeEvent.objects.all()[:_EVENTS]),
     )

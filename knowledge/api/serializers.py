@@ -14,9 +14,12 @@ from knowledge.core.profiles import PROFILES
 from knowledge.core.provenance import KnowledgeNamed, Provenance
 from knowledge.core.query import MAX_TEXT
 from knowledge.core.types import (
+    DEFAULT_BATCH_SIZE,
+    MAX_BATCH_SIZE,
     Authority,
     ConnectorIdentity,
     IngestRequest,
+    JobState,
     KnowledgeQuery,
     Visibility,
 )
@@ -57,6 +60,18 @@ class IngestRequestSerializer(StrictSerializer):
         default="default",
         help_text=f"How the text is cut into chunks: {', '.join(PROFILES)}.",
     )
+    resume = serializers.BooleanField(
+        default=False, help_text="Go on with this very version where an earlier call stopped."
+    )
+    batch_size = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_BATCH_SIZE,
+        default=DEFAULT_BATCH_SIZE,
+        help_text="Chunks that are embedded and committed at once.",
+    )
+    background = serializers.BooleanField(
+        default=False, help_text="Answer at once with a job, and ingest later."
+    )
 
     def value(self) -> IngestRequest:
         data = self.validated_data
@@ -73,6 +88,8 @@ class IngestRequestSerializer(StrictSerializer):
             source=ConnectorIdentity(**data["source"]) if data["source"] else None,
             origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
             profile=data["profile"],
+            resume=data["resume"],
+            batch_size=data["batch_size"],
         )
 
 
@@ -98,6 +115,43 @@ class IngestResultSerializer(serializers.Serializer[Any]):
     title = serializers.CharField()
     chunk_ids = serializers.ListField(child=serializers.CharField())
     report = IngestReportSerializer()
+
+
+class ProgressSerializer(serializers.Serializer[Any]):
+    embedded = serializers.IntegerField(help_text="Admitted chunks that are committed.")
+    total = serializers.IntegerField(help_text="Admitted chunks; 0 until the text is cut.")
+    batch = serializers.IntegerField()
+    batches = serializers.IntegerField()
+
+
+class JobResultSerializer(serializers.Serializer[Any]):
+    document_id = serializers.UUIDField()
+    version = serializers.IntegerField()
+    state = serializers.CharField()
+    chunk_set_id = serializers.UUIDField()
+    already_ingested = serializers.BooleanField()
+    title = serializers.CharField()
+    report = IngestReportSerializer()
+
+
+class JobSerializer(serializers.Serializer[Any]):
+    job_id = serializers.UUIDField()
+    state = choice(JobState)
+    document_id = serializers.UUIDField(allow_null=True)
+    attempts = serializers.IntegerField()
+    progress = ProgressSerializer(source="*")
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+    next_attempt_at = serializers.DateTimeField(
+        help_text="When a queued job is tried, at the earliest."
+    )
+    result = JobResultSerializer(
+        allow_null=True, help_text="What the last attempt did; whole when the job is done."
+    )
+    problem = serializers.JSONField(
+        allow_null=True, help_text="Why the last attempt did not end well: a problem as errors are."
+    )
 
 
 # --- search ----------------------------------------------------------------------------------

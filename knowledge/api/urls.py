@@ -9,6 +9,7 @@ from knowledge.api import views
 urlpatterns = [
     path("v1/tools/knowledge.search", views.SearchView.as_view(), name="search"),
     path("v1/tools/knowledge.ingest", views.IngestView.as_view(), name="ingest"),
+    path("v1/jobs/<uuid:job_id>", views.JobView.as_view(), name="job"),
     path("v1/context/assemble", views.AssembleView.as_view(), name="assemble"),
     path(
         "v1/guards/belief-provenance",

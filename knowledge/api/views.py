@@ -21,6 +21,7 @@ from knowledge.api.pagination import DocumentPages
 from knowledge.core.assembly import RecallItem
 from knowledge.core.types import KnowledgeQuery
 from knowledge.links import citation_link
+from knowledge.tasks import hint
 from knowledge.wiring import store
 
 S = TypeVar("S", bound="Serializer[Any]")
@@ -136,14 +137,33 @@ class IngestView(KnowledgeView):
         responses={
             200: shapes.IngestResultSerializer,
             201: shapes.IngestResultSerializer,
+            202: shapes.JobSerializer,
         },
     )
     def post(self, request: Request) -> Response:
-        """Admits an uploaded file: all of it is searchable afterwards, or nothing is stored."""
-        asked = parsed(shapes.IngestRequestSerializer, request.data).value()
-        result = store().ingest(asked, self.principal())
+        """Admits an uploaded file: all of it is searchable afterwards, or nothing is.
+
+        An outcome whose report is not complete can be resumed. With `background` the answer is a
+        job.
+        """
+        shape = parsed(shapes.IngestRequestSerializer, request.data)
+        if shape.validated_data["background"]:
+            job = store().ingest_later(shape.value(), self.principal())
+            hint(job.job_id)
+            return Response(shapes.JobSerializer(job).data, status=HTTPStatus.ACCEPTED)
+        result = store().ingest(shape.value(), self.principal())
         status = HTTPStatus.OK if result.already_ingested else HTTPStatus.CREATED
         return Response(shapes.IngestResultSerializer(result).data, status=status)
+
+
+class JobView(KnowledgeView):
+    """A background ingest."""
+
+    @extend_schema(operation_id="jobs_retrieve", responses={200: shapes.JobSerializer})
+    def get(self, request: Request, job_id: UUID) -> Response:  # noqa: ARG002 - the view's shape
+        """How far a background ingest of the caller's own is, and how it ended."""
+        job = store().get_job(job_id, self.principal())
+        return Response(shapes.JobSerializer(job).data)
 
 
 class ChunkView(KnowledgeView):

@@ -80,6 +80,13 @@ class SecretFound(Refused):
         )
 
 
+class InvalidBatchSize(KnowledgeError, Malformed):
+    """A batch has 1 to 512 chunks."""
+
+    code = "invalid_batch_size"
+    status = 400
+
+
 class InvalidTitle(Refused, Malformed):
     """The title is empty, too long or holds control characters."""
 
@@ -98,6 +105,41 @@ class IngestScopeMismatch(KnowledgeError):
     """The same document exists with another visibility; rescope it instead of admitting it anew."""
 
     code = "ingest_scope_mismatch"
+    status = 409
+
+
+class IngestIncomplete(KnowledgeError):
+    """This very version was begun and not finished; send it again with `resume` to go on."""
+
+    code = "ingest_incomplete"
+    status = 409
+
+
+class IngestPlanMismatch(KnowledgeError):
+    """This version of the source is there already, from another text or under another plan."""
+
+    code = "ingest_plan_mismatch"
+    status = 409
+
+
+class IngestBusy(KnowledgeError):
+    """Another version of this document is being ingested at this moment; try again shortly."""
+
+    code = "ingest_busy"
+    status = 409
+
+
+class IngestInterrupted(KnowledgeError):
+    """The document was deleted, or its new version replaced, while it was being ingested."""
+
+    code = "ingest_interrupted"
+    status = 409
+
+
+class KnowledgeReleaseNotFinalized(KnowledgeError):
+    """The version is still being ingested; finish that first."""
+
+    code = "knowledge_release_not_finalized"
     status = 409
 
 

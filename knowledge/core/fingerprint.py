@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from uuid import UUID, uuid5
 
+from knowledge.core.types import Structure
+
 Part = str | bytes | int | Sequence[str]
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -69,6 +71,45 @@ def chunk_id(document_id: UUID, version: int, chunk_key: str) -> str:
     """
     digest = hashlib.sha256(frame(str(document_id), version, chunk_key)).digest()
     return "kc_" + _base32(digest, _CHUNK_ID_CHARACTERS)
+
+
+def plan_fingerprint(
+    *,
+    chunker_version: str,
+    structure: Structure,
+    built_in: Sequence[str],
+    policy_version: str,
+    scope: Sequence[str],
+    embedding: Sequence[str],
+    text: str,
+    chunk_keys: Sequence[str],
+) -> str:
+    """SHA-256 in hexadecimal of all that decides which chunks are stored and for whom.
+
+    Two calls of ingest may write into one chunk set exactly when this is the same. `built_in`
+    names the versions of the detectors that run whatever the policy, `scope` the visibility, its
+    project or principal and the sensitivity, `embedding` the model and its dimensions or nothing.
+    The keys of the chunks say once more where every one begins and ends, so that nothing that
+    moves a boundary can be forgotten here.
+    """
+    headings = [
+        str(part)
+        for heading in structure.headings
+        for part in (heading.start, heading.level, heading.title)
+    ]
+    framed = frame(
+        "plan-1",
+        chunker_version,
+        headings,
+        [str(start) for start in structure.page_starts],
+        built_in,
+        policy_version,
+        scope,
+        embedding,
+        text,
+        chunk_keys,
+    )
+    return hashlib.sha256(framed).hexdigest()
 
 
 def is_chunk_id(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
+from uuid import UUID
 
 from knowledge.core.profiles import ChunkingProfile
 from knowledge.core.types import (
@@ -72,6 +73,39 @@ class AdmissionPolicy(Protocol):
     version: str
 
     def classify(self, chunk: ChunkDraft) -> Verdict: ...
+
+
+class Embedder(Protocol):
+    """Texts to vectors of one model. What it raises, a time-out included, ends one call of ingest
+    as a partial outcome; what it returns is checked."""
+
+    model: str
+    dimensions: int
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector of `dimensions` finite numbers for each text, in order."""
+        ...
+
+
+class VectorSink(Protocol):
+    """Where vectors go. Every method runs in the transaction that changes the chunks themselves,
+    so that vectors are seen, hidden and deleted with them."""
+
+    def write(self, vectors: Mapping[int, Sequence[float]], *, model: str) -> None:
+        """Keeps the vectors of chunks, by number, where no search can see them."""
+        ...
+
+    def publish(self, chunk_set: UUID, *, space: int) -> None:
+        """Lets searches of a space see the vectors of a chunk set."""
+        ...
+
+    def retire(self, version: int) -> None:
+        """Takes the vectors of a document version, by number, out of the present."""
+        ...
+
+    def discard(self, chunk_set: UUID) -> None:
+        """Deletes the vectors of a chunk set that was never published."""
+        ...
 
 
 class Stemmer(Protocol):

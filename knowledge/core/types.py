@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from access.trust import OrderedStrEnum, OriginTrust, Sensitivity
@@ -42,6 +42,16 @@ class Verdict(StrEnum):
     REJECT = "reject"
 
 
+class JobState(StrEnum):
+    """Where a background ingest stands. The last three are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
 class OmittedReason(StrEnum):
     """Why a candidate passage was left out of the block."""
 
@@ -53,6 +63,10 @@ class OmittedReason(StrEnum):
 
 
 # --- the ingest half -------------------------------------------------------------------------
+
+DEFAULT_BATCH_SIZE: Final = 64
+MAX_BATCH_SIZE: Final = 512
+"""Chunks that one call of the embedder, and one transaction, takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +183,21 @@ class IngestRequest:
     source: ConnectorIdentity | None = None
     origin_trust: OriginTrust | None = None
     profile: str = "default"
+    resume: bool = False
+    batch_size: int = DEFAULT_BATCH_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestProgress:
+    """How far an ingest has come: admitted chunks that are committed, and batches of this call.
+
+    `embedded` counts what earlier calls committed too, so that it arrives at `total`.
+    """
+
+    embedded: int
+    total: int
+    batch: int
+    batches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +206,8 @@ class IngestReport:
 
     `chunks = admitted + quarantined + rejected`, `admitted = embedded + skipped + pending`,
     `complete` exactly when nothing is pending. `embedded` counts the admitted chunks that this
-    call committed, with or without an embedder.
+    call committed, with or without an embedder. `deleted` stands outside the equations: stored
+    chunks of an unfinished version that this one took the place of.
     """
 
     chunks: int
@@ -197,6 +227,9 @@ class IngestReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
+    """What an ingest did. `chunk_ids` is empty until the version is live: an id that is handed
+    out resolves."""
+
     document_id: UUID
     version: int
     state: ChunkSetState

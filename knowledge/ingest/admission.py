@@ -10,9 +10,9 @@ from access.principal import Principal
 from access.trust import OriginTrust, Scope
 from artifacts import store as artifacts
 from artifacts.models import Artifact
-from knowledge.core.errors import InvalidTitle, TooLarge, UntrustedOrigin
+from knowledge.core.errors import InvalidBatchSize, InvalidTitle, TooLarge, UntrustedOrigin
 from knowledge.core.profiles import profile_named
-from knowledge.core.types import ChunkDraft, IngestRequest, Verdict, Visibility
+from knowledge.core.types import MAX_BATCH_SIZE, ChunkDraft, IngestRequest, Verdict, Visibility
 
 TITLE_LIMIT = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -38,6 +38,8 @@ def admit(request: IngestRequest, principal: Principal, *, max_bytes: int) -> Ad
             " or an agent may propose it for retention."
         )
     title = checked_title(request.title)
+    if not 1 <= request.batch_size <= MAX_BATCH_SIZE:
+        raise InvalidBatchSize(f"A batch has 1 to {MAX_BATCH_SIZE} chunks.")
     if (request.visibility is Visibility.PROJECT) != (request.project_scope is not None):
         raise Malformed("project_scope is given exactly when visibility is 'project'.")
     if request.project_scope is not None:

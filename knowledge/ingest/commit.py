@@ -1,10 +1,14 @@
-"""Step 7, commit: document, version, chunk set, chunks, index rows and event, or none of them."""
+"""Step 7, commit: a short document in one transaction, a long one batch by batch and finalized.
+
+Whatever happens in between, readers see all of the former version or all of the new one.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any
-from uuid import UUID
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
 
 from django.db import InterfaceError, OperationalError
 
@@ -13,262 +17,206 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from access.trust import Scope
 from artifacts import store as artifacts
-from artifacts.models import Artifact, ArtifactOrigin
-from knowledge.adapters import term_index
+from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document, now
-from knowledge.core import fingerprint
-from knowledge.core.analysis import ANALYZER_VERSION
-from knowledge.core.errors import IngestScopeMismatch
-from knowledge.core.scope import resolve_scope
-from knowledge.core.types import ChunkSetState, IngestReport, IngestResult, Verdict, Visibility
-from knowledge.ingest.admission import Admitted
-from knowledge.ingest.plan import IngestPlan
-from knowledge.models import (
-    Chunk,
-    ChunkSet,
-    Document,
-    DocumentVersion,
-    KnowledgeEvent,
-    VisibilitySpace,
+from knowledge.core.errors import (
+    IngestBusy,
+    IngestIncomplete,
+    IngestPlanMismatch,
+    IngestScopeMismatch,
 )
+from knowledge.core.scope import resolve_scope
+from knowledge.core.types import ChunkSetState, IngestResult, Visibility
+from knowledge.ingest.admission import Admitted
+from knowledge.ingest.attempt import Attempt
+from knowledge.ingest.batches import LEASE, Claim, carry_out, outcome
+from knowledge.ingest.embedding import Embedding
+from knowledge.ingest.plan import IngestPlan
+from knowledge.ingest.publishing import current_version, live_result, publish, source_of
+from knowledge.ingest.rows import chunk_set_of
+from knowledge.models import DocumentVersion, UnfinishedVersion, VisibilitySpace
+
+# How long a call waits for another that is ingesting the same document.
+WAIT_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 0.1
 
 
-def commit(admitted: Admitted, plan: IngestPlan) -> IngestResult:
-    """Publishes the plan as the document's newest version, in one transaction.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fresh:
+    """Nothing to go on with: a new version, in the place of an unfinished one if there is one."""
 
-    The source's bytes are written before and taken back when the transaction failed for certain.
-    A crash between the two, or a connection lost in the commit, leaves at most a blob without a
-    row, which the sweeper removes.
+    previous: DocumentVersion | None
+    replaced: UnfinishedVersion | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resumed:
+    """The unfinished version is this very one, and nobody is at it."""
+
+    unfinished: UnfinishedVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """Somebody is at the document at this moment, with this very version or another."""
+
+    unfinished: UnfinishedVersion
+    same: bool
+
+
+_Step = IngestResult | _Fresh | _Resumed | _Waiting
+
+
+def commit(
+    admitted: Admitted,
+    plan: IngestPlan,
+    *,
+    attempt: Attempt | None = None,
+    embedding: Embedding | None = None,
+) -> IngestResult:
+    """Publishes the plan as the document's newest version, or goes as far as it can.
+
+    The source's bytes are written before the transaction that names them and taken back when it
+    failed for certain. A crash between the two, or a connection lost in the commit, leaves at most
+    a blob without a row, which the sweeper removes.
     """
-    with tenant_session(admitted.principal.tenant_id):
-        unchanged = _already_ingested(admitted, plan, _current_version(plan.document_id))
-    if unchanged is not None:
-        return unchanged
-    key = artifacts.store_blob(admitted.content)
+    attempt = attempt or Attempt()
+    begun = _begin(admitted, plan, attempt, embedding)
+    if isinstance(begun, IngestResult):
+        return begun
+    return carry_out(begun, admitted, plan, attempt, embedding)
+
+
+def _begin(
+    admitted: Admitted, plan: IngestPlan, attempt: Attempt, embedding: Embedding | None
+) -> IngestResult | Claim:
+    tenant_id = admitted.principal.tenant_id
+    patience = time.monotonic() + WAIT_SECONDS
+    key, kept = "", False
     try:
-        with tenant_session(admitted.principal.tenant_id):
-            # Equal ingests take turns, and the second one sees what the first one made.
-            lock_document(plan.document_id)
-            current = _current_version(plan.document_id)
-            unchanged = _already_ingested(admitted, plan, current)
-            published = unchanged or _publish(admitted, plan, key, previous=current)
+        while True:
+            with tenant_session(tenant_id):
+                step = _next_step(admitted, plan, attempt)
+            if isinstance(step, IngestResult):
+                return step
+            if isinstance(step, _Waiting):
+                if time.monotonic() >= patience:
+                    return _instead_of_waiting(step, admitted, plan)
+                time.sleep(_LOOK_SECONDS)
+                continue
+            if isinstance(step, _Fresh) and not key:
+                key = artifacts.store_blob(admitted.content)
+            with tenant_session(tenant_id):
+                # Ingests of one document take turns, and each sees what the one before it made.
+                lock_document(plan.document_id)
+                attempt.guard()
+                step = _next_step(admitted, plan, attempt)
+                begun: IngestResult | Claim | None = None
+                if isinstance(step, _Fresh) and key:
+                    begun = _start(step, key, admitted, plan, attempt=attempt, embedding=embedding)
+                elif isinstance(step, _Resumed):
+                    begun = _take_over(step.unfinished, attempt)
+                elif isinstance(step, IngestResult):
+                    begun = step
+            if begun is not None:
+                kept = isinstance(step, _Fresh)
+                return begun
     except (OperationalError, InterfaceError):
         # The connection may have died after the commit: then a row names these bytes. If none
         # does, the sweeper removes them, and nothing that was admitted is ever lost.
+        kept = True
         raise
-    except BaseException:
-        artifacts.discard_blob(key)
-        raise
-    if unchanged is not None:
-        artifacts.discard_blob(key)
-    return published
+    finally:
+        if key and not kept:
+            artifacts.discard_blob(key)
 
 
-def _already_ingested(
-    admitted: Admitted, plan: IngestPlan, current: DocumentVersion | None
-) -> IngestResult | None:
-    """The result of a no-op: the document's current text is this very text."""
-    if current is None:
-        return None
-    _require_same_space(current.document, admitted)
-    _require_writer(current.document, admitted.principal)
-    if (current.source.sha256, current.media_type) != (admitted.artifact.sha256, plan.media_type):
-        return None
-    chunk_set = current.chunk_sets.get(state=ChunkSetState.LIVE)
-    admitted_count = chunk_set.chunk_count - chunk_set.quarantined_count - chunk_set.rejected_count
-    return _result(
-        current,
-        chunk_set,
-        already_ingested=True,
-        chunk_ids=tuple(
-            chunk_set.chunks.filter(verdict=Verdict.ADMIT)
-            .order_by("ordinal")
-            .values_list("chunk_id", flat=True)
-        ),
-        embedded=0,
-        skipped=admitted_count,
-    )
+# --- what there is to do ---------------------------------------------------------------------
 
 
-def _publish(
-    admitted: Admitted, plan: IngestPlan, storage_key: str, *, previous: DocumentVersion | None
-) -> IngestResult:
-    document = _document(admitted, plan, previous)
-    instant = _instant(previous)
-    source = Artifact.objects.create(
-        tenant_id=document.tenant_id,
-        principal_id=document.ingested_by_principal_id,
-        origin=ArtifactOrigin.KNOWLEDGE_SOURCE,
-        media_type=plan.media_type,
-        filename=admitted.artifact.filename,
-        attribution=admitted.artifact.attribution,
-        sha256=admitted.artifact.sha256,
-        byte_size=admitted.artifact.byte_size,
-        storage_key=storage_key,
-        expires_at=None,
-    )
-    if previous is not None:
-        term_index.retire(previous)
-        previous.superseded_at = instant
-        previous.save(update_fields=["superseded_at"])
-    VisibilitySpace.objects.note(
-        document.space_id, language=plan.language, analyzer=ANALYZER_VERSION
-    )
-    version = DocumentVersion.objects.create(
-        document=document,
-        version=previous.version + 1 if previous else 1,
-        tenant_id=document.tenant_id,
-        source=source,
-        source_version=admitted.request.source.version if admitted.request.source else "",
-        media_type=plan.media_type,
-        language=plan.language,
-        doc_date=plan.doc_date,
-        authority=admitted.request.authority,
-        page_count=plan.page_count,
-        truncated=plan.truncated,
-        warnings=list(plan.warnings),
-        ingested_at=instant,
-    )
-    chunk_set, chunk_ids = _chunk_set(version, plan, space=document.space_id)
-    KnowledgeEvent.objects.create(
-        tenant_id=document.tenant_id,
-        name=KnowledgeEvent.INGESTED,
-        document_id=document.document_id,
-        version=version.version,
-        actor=admitted.principal.principal_id,
-        surface=admitted.principal.surface,
-        at=instant,
-        data={
-            "chunk_set_id": str(chunk_set.pk),
-            "chunks": plan.total,
-            "quarantined": plan.quarantined,
-            "rejected": plan.rejected,
-            "flagged": chunk_set.flagged_count,
-            "source_artifact_id": str(source.pk),
-        },
-    )
-    return _result(
-        version,
-        chunk_set,
-        already_ingested=False,
-        chunk_ids=chunk_ids,
-        embedded=len(chunk_ids),
-        skipped=0,
-    )
-
-
-def _document(admitted: Admitted, plan: IngestPlan, previous: DocumentVersion | None) -> Document:
-    """The document that the text is a version of, with its title; a new one when it is the first."""
-    request, principal = admitted.request, admitted.principal
-    if previous is not None:
-        document = previous.document
-        if document.title != admitted.title:
-            document.title = admitted.title
-            document.save(update_fields=["title"])
-        return document
-    if request.document_id is not None:
-        raise NotFound
-    space, _ = VisibilitySpace.objects.get_or_create(**_space_of(admitted))
-    return Document.objects.create(
-        document_id=plan.document_id,
-        tenant_id=principal.tenant_id,
-        ingested_by_principal_id=principal.principal_id,
-        title=admitted.title,
-        space=space,
-        source_type=request.source.type if request.source else "",
-        source_id=request.source.id if request.source else "",
-    )
-
-
-def _chunk_set(
-    version: DocumentVersion, plan: IngestPlan, *, space: int
-) -> tuple[ChunkSet, tuple[str, ...]]:
-    chunk_set = ChunkSet.objects.create(
-        tenant_id=version.tenant_id,
-        version=version,
-        chunker_version=plan.chunker_version,
-        analyzer_version=ANALYZER_VERSION,
-        secret_scanner_version=plan.secret_scanner_version,
-        instruction_scanner_version=plan.instruction_scanner_version,
-        admission_version=plan.admission_version,
-        plan_fingerprint=plan.fingerprint,
-        state=ChunkSetState.LIVE,
-        chunk_count=plan.total,
-        quarantined_count=plan.quarantined,
-        rejected_count=plan.rejected,
-        flagged_count=sum(bool(chunk.matches) for chunk in plan.chunks),
-        published_at=version.ingested_at,
-    )
-    chunks = Chunk.objects.bulk_create(
-        Chunk(
-            chunk_id=fingerprint.chunk_id(version.document_id, version.version, planned.key),
-            tenant_id=version.tenant_id,
-            chunk_set=chunk_set,
-            ordinal=planned.draft.ordinal,
-            heading_path=list(planned.draft.heading_path),
-            text=planned.draft.text,
-            start=planned.draft.start,
-            end=planned.draft.end,
-            line_start=planned.draft.line_start,
-            line_end=planned.draft.line_end,
-            page_start=planned.draft.page_start,
-            page_end=planned.draft.page_end,
-            tokens=planned.draft.tokens,
-            content_sha256=planned.content_sha256,
-            boilerplate=planned.boilerplate,
-            sketch=list(planned.sketch),
-            verdict=planned.verdict,
-            contains_instruction_like_text=bool(planned.matches),
-            instruction_matches=planned.matches,
-        )
-        for planned in plan.chunks
-    )
-    rows = [
-        (chunk.pk, planned.row)
-        for chunk, planned in zip(chunks, plan.chunks, strict=True)
-        if planned.row is not None
-    ]
-    term_index.publish(chunk_set, rows, space=space)
-    return chunk_set, tuple(chunk.chunk_id for chunk in chunks if chunk.verdict is Verdict.ADMIT)
-
-
-def _result(
-    version: DocumentVersion,
-    chunk_set: ChunkSet,
-    *,
-    already_ingested: bool,
-    chunk_ids: tuple[str, ...],
-    embedded: int,
-    skipped: int,
-) -> IngestResult:
-    return IngestResult(
-        document_id=version.document_id,
-        version=version.version,
-        state=ChunkSetState.LIVE,
-        chunk_set_id=chunk_set.pk,
-        already_ingested=already_ingested,
-        title=version.document.title,
-        chunk_ids=chunk_ids,
-        report=IngestReport(
-            chunks=chunk_set.chunk_count,
-            embedded=embedded,
-            skipped=skipped,
-            quarantined=chunk_set.quarantined_count,
-            rejected=chunk_set.rejected_count,
-            pending=0,
-            truncated=version.truncated,
-            warnings=tuple(version.warnings),
-            deleted=0,
-        ),
-    )
-
-
-def _current_version(document_id: UUID) -> DocumentVersion | None:
-    return (
-        DocumentVersion.objects.filter(document_id=document_id, superseded_at__isnull=True)
-        .select_related("document__space", "source")
+def _next_step(admitted: Admitted, plan: IngestPlan, attempt: Attempt) -> _Step:
+    """Raises what keeps this text from becoming the document's newest version."""
+    current = current_version(plan.document_id)
+    unfinished = (
+        UnfinishedVersion.objects.filter(document_id=plan.document_id)
+        .select_related("space", "chunk_set")
         .first()
     )
+    if current is not None:
+        _require_same_space(current.document.space, admitted)
+        _require_writer(current.document.ingested_by_principal_id, admitted.principal)
+        if _is_current(current, admitted, plan):
+            chunk_set = current.chunk_sets.get(state=ChunkSetState.LIVE)
+            return live_result(current, chunk_set, already_ingested=True, embedded=0)
+        _require_new_source_version(current, admitted)
+    if unfinished is not None:
+        return _beside(unfinished, current, admitted, plan, attempt)
+    if current is None and admitted.request.document_id is not None:
+        raise NotFound
+    return _Fresh(previous=current, replaced=None)
+
+
+def _beside(
+    unfinished: UnfinishedVersion,
+    current: DocumentVersion | None,
+    admitted: Admitted,
+    plan: IngestPlan,
+    attempt: Attempt,
+) -> _Step:
+    """What an unfinished version of the document means for this one."""
+    if current is None:
+        _require_same_space(unfinished.space, admitted)
+        _require_writer(unfinished.ingested_by_principal_id, admitted.principal)
+    asked = _source_version(admitted)
+    same_version = asked == unfinished.source_version
+    same = same_version and unfinished.chunk_set.plan_fingerprint == plan.fingerprint
+    own = bool(attempt.holder) and attempt.holder == unfinished.lease_holder
+    if not own and unfinished.lease_until > now():
+        return _Waiting(unfinished=unfinished, same=same)
+    if same and (own or admitted.request.resume):
+        return _Resumed(unfinished=unfinished)
+    if same:
+        raise IngestIncomplete
+    if same_version and asked:
+        raise IngestPlanMismatch(
+            f"An unfinished ingest of source version {asked!r} has another text or plan. Give the"
+            " new content a new source version, or delete the document to give the other up."
+        )
+    if same_version and admitted.request.resume:
+        raise IngestPlanMismatch(
+            "What was begun has another text or plan, so it cannot be resumed. Send this without"
+            " `resume` to start over."
+        )
+    return _Fresh(previous=current, replaced=unfinished)
+
+
+def _is_current(current: DocumentVersion, admitted: Admitted, plan: IngestPlan) -> bool:
+    """The current text, under no other name for the version, is nothing new."""
+    asked = _source_version(admitted)
+    content = (admitted.artifact.sha256, plan.media_type)
+    return (current.source.sha256, current.media_type) == content and (
+        not asked or asked == current.source_version
+    )
+
+
+def _require_new_source_version(current: DocumentVersion, admitted: Admitted) -> None:
+    """A connector's name for a version stands for one content."""
+    asked = _source_version(admitted)
+    if not asked:
+        return
+    others = DocumentVersion.objects.filter(
+        document_id=current.document_id, source_version=asked
+    ).exclude(source__sha256=admitted.artifact.sha256)
+    if others.exists():
+        raise IngestPlanMismatch(
+            f"Source version {asked!r} was ingested with another text. Give the new content a new"
+            " source version."
+        )
+
+
+def _source_version(admitted: Admitted) -> str:
+    source = admitted.request.source
+    return source.version if source else ""
 
 
 def _space_of(admitted: Admitted) -> dict[str, Any]:
@@ -284,29 +232,98 @@ def _space_of(admitted: Admitted) -> dict[str, Any]:
     }
 
 
-def _require_same_space(document: Document, admitted: Admitted) -> None:
+def _require_same_space(space: VisibilitySpace, admitted: Admitted) -> None:
     """What the caller may not see does not exist; what it sees keeps its visibility."""
     scope = resolve_scope(admitted.principal, admitted.request.project_scope)
-    if not VisibilitySpace.objects.visible_to(scope).filter(pk=document.space_id).exists():
+    if not VisibilitySpace.objects.visible_to(scope).filter(pk=space.pk).exists():
         raise NotFound
     asked = _space_of(admitted)
-    if any(getattr(document.space, field) != value for field, value in asked.items()):
+    if any(getattr(space, field) != value for field, value in asked.items()):
         raise IngestScopeMismatch(
-            f"This document is visible as '{document.space}'. Rescope it to change that."
+            f"This document is visible as '{space}'. Rescope it to change that."
         )
 
 
-def _require_writer(document: Document, principal: Principal) -> None:
+def _require_writer(ingested_by: str, principal: Principal) -> None:
     """A new text may come from the ingesting principal or whoever could delete the document."""
-    if (
-        document.ingested_by_principal_id != principal.principal_id
-        and Scope.DELETE not in principal.scopes
-    ):
+    if ingested_by != principal.principal_id and Scope.DELETE not in principal.scopes:
         raise Forbidden("Another principal admitted this document.")
 
 
-def _instant(previous: DocumentVersion | None) -> datetime:
-    """The database's clock under the document's lock; it never runs backwards in a document."""
-    if previous is None:
-        return now()
-    return max(now(), previous.ingested_at + timedelta(microseconds=1))
+# --- doing it --------------------------------------------------------------------------------
+
+
+def _start(
+    step: _Fresh,
+    storage_key: str,
+    admitted: Admitted,
+    plan: IngestPlan,
+    *,
+    attempt: Attempt,
+    embedding: Embedding | None,
+) -> IngestResult | Claim:
+    """Publishes a short document at once; of a longer one, writes what its batches hang on."""
+    deleted = 0
+    if step.replaced is not None:
+        deleted = leftovers.discard(step.replaced, embedding.vectors if embedding else None)
+    space = (
+        step.previous.document.space
+        if step.previous
+        else VisibilitySpace.objects.get_or_create(**_space_of(admitted))[0]
+    )
+    source = source_of(admitted, plan, storage_key)
+    chunk_set = chunk_set_of(plan, tenant_id=admitted.principal.tenant_id)
+    short = embedding is None and len(plan.chunks) <= admitted.request.batch_size
+    if short or not plan.admitted:
+        version = publish(
+            admitted,
+            plan,
+            previous=step.previous,
+            space=space,
+            source=source,
+            identity=admitted.request.source,
+            chunk_set=chunk_set,
+            numbers=None,
+            embedding=embedding,
+        )
+        return live_result(
+            version, chunk_set, already_ingested=False, embedded=plan.admitted, deleted=deleted
+        )
+    chunk_set.save()
+    identity = admitted.request.source
+    started = now()
+    unfinished = UnfinishedVersion.objects.create(
+        document_id=plan.document_id,
+        tenant_id=admitted.principal.tenant_id,
+        version=step.previous.version + 1 if step.previous else 1,
+        chunk_set=chunk_set,
+        original=source,
+        space=space,
+        ingested_by_principal_id=admitted.principal.principal_id,
+        title=admitted.title,
+        source_type=identity.type if identity else "",
+        source_id=identity.id if identity else "",
+        source_version=identity.version if identity else "",
+        lease_holder=attempt.holder,
+        lease_token=uuid4(),
+        lease_until=started + LEASE,
+        started_at=started,
+    )
+    return Claim(unfinished=unfinished, present=frozenset(), deleted=deleted)
+
+
+def _take_over(unfinished: UnfinishedVersion, attempt: Attempt) -> Claim:
+    unfinished.lease_holder = attempt.holder
+    unfinished.lease_token = uuid4()
+    unfinished.lease_until = now() + LEASE
+    unfinished.save(update_fields=["lease_holder", "lease_token", "lease_until"])
+    present = unfinished.chunk_set.chunks.values_list("ordinal", flat=True)
+    return Claim(unfinished=unfinished, present=frozenset(present), deleted=0)
+
+
+def _instead_of_waiting(step: _Waiting, admitted: Admitted, plan: IngestPlan) -> IngestResult:
+    """What the other has done so far, when it is the same; `IngestBusy` otherwise."""
+    if not step.same:
+        raise IngestBusy
+    claim = Claim(unfinished=step.unfinished, present=frozenset(), deleted=0)
+    return outcome(claim, admitted, plan, embedded=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -11,9 +10,10 @@ from uuid import UUID
 from access.errors import ScopeMissing
 from access.principal import Principal
 from knowledge.adapters.extractors import Extractors
-from knowledge.adapters.extractors.media_types import decide
+from knowledge.adapters.extractors.media_types import MediaType, decide
 from knowledge.adapters.indexing import index_rows
 from knowledge.core import fingerprint, likeness
+from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.errors import EmptyExtraction, Refused
 from knowledge.core.normalising import NORMALISER_VERSION, normalise
 from knowledge.core.ports import (
@@ -33,9 +33,12 @@ from knowledge.core.types import (
     IngestResult,
     Structure,
     Verdict,
+    Visibility,
 )
 from knowledge.ingest.admission import Admitted, admit
+from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.commit import commit
+from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.plan import IngestPlan, PlannedChunk
 from knowledge.ingest.refusals import count_refusal
 from knowledge.ingest.scanning import SecretGate, flag_instructions
@@ -53,16 +56,40 @@ class Ingestor:
     stemmer: Stemmer
     language_detector: LanguageDetector
     max_bytes: int
+    embedding: Embedding | None = None
 
-    def ingest(self, request: IngestRequest, principal: Principal) -> IngestResult:
-        """Raises a `Refused` with its reason and leaves nothing but a counter of it."""
+    def ingest(
+        self, request: IngestRequest, principal: Principal, attempt: Attempt | None = None
+    ) -> IngestResult:
+        """Raises a `Refused` with its reason and leaves nothing but a counter of it.
+
+        A document that is not whole yet when this returns (`report.complete` is false) is an
+        outcome: nobody can see it, and the same request with `resume` goes on with it.
+        """
         try:
             admitted = admit(request, principal, max_bytes=self.max_bytes)
             plan = self.plan(admitted)
         except (Refused, ScopeMissing) as refused:
             count_refusal(principal.tenant_id, refused.code)
             raise
-        return commit(admitted, plan)
+        return commit(admitted, plan, attempt=attempt, embedding=self.embedding)
+
+    def accept(self, request: IngestRequest, principal: Principal) -> UUID:
+        """What can be said at once of a document that is to be ingested later: which it will be.
+
+        Raises what `ingest` would of the caller, the artifact, its kind and its names.
+        """
+        try:
+            admitted = admit(request, principal, max_bytes=self.max_bytes)
+            media_type = _media_type(admitted)
+            self.extractors.for_type(media_type.type)
+            SecretGate(self.secret_scanner).check(
+                raw="", normalised="", fields=_names(admitted), chunks=()
+            )
+        except (Refused, ScopeMissing) as refused:
+            count_refusal(principal.tenant_id, refused.code)
+            raise
+        return _document_id(admitted, media_type.type)
 
     def plan(self, admitted: Admitted) -> IngestPlan:
         """All that is decided before the write transaction opens."""
@@ -93,20 +120,42 @@ class Ingestor:
             truncated=extracted.truncated,
             warnings=extracted.warnings,
             chunker_version=chunker_version,
+            analyzer_version=ANALYZER_VERSION,
             secret_scanner_version=self.secret_scanner.version,
             instruction_scanner_version=self.instruction_scanner.version,
             admission_version=self.admission_policy.version,
-            fingerprint=_plan_fingerprint(admitted, chunker_version, self.admission_policy, text),
+            fingerprint=self._fingerprint(admitted, chunker_version, structure, text, chunks),
             chunks=tuple(chunk for chunk in chunks if chunk.verdict is not Verdict.REJECT),
             rejected=sum(chunk.verdict is Verdict.REJECT for chunk in chunks),
         )
 
-    def _extract(self, admitted: Admitted) -> tuple[ExtractedDocument, str]:
-        media_type = decide(
-            admitted.content,
-            claimed=admitted.artifact.media_type,
-            filename=admitted.artifact.filename,
+    def _fingerprint(
+        self,
+        admitted: Admitted,
+        chunker_version: str,
+        structure: Structure,
+        text: str,
+        chunks: Sequence[PlannedChunk],
+    ) -> str:
+        request, principal = admitted.request, admitted.principal
+        return fingerprint.plan_fingerprint(
+            chunker_version=chunker_version,
+            structure=structure,
+            built_in=(self.secret_scanner.version, self.instruction_scanner.version),
+            policy_version=self.admission_policy.version,
+            scope=(
+                request.visibility,
+                request.project_scope or "",
+                principal.principal_id if request.visibility is Visibility.PRINCIPAL else "",
+                request.sensitivity,
+            ),
+            embedding=self.embedding.named() if self.embedding else (),
+            text=text,
+            chunk_keys=[chunk.key for chunk in chunks],
         )
+
+    def _extract(self, admitted: Admitted) -> tuple[ExtractedDocument, str]:
+        media_type = _media_type(admitted)
         extractor = self.extractors.for_type(media_type.type)
         extracted = extractor.extract(
             admitted.content, media_type=media_type.type, charset=media_type.charset
@@ -120,17 +169,11 @@ class Ingestor:
         text: str,
         drafts: Sequence[ChunkDraft],
     ) -> None:
-        source = admitted.request.source
+        metadata = {f"metadata.{name}": value for name, value in extracted.metadata.items()}
         SecretGate(self.secret_scanner).check(
             raw=extracted.text,
             normalised=text,
-            fields={
-                "title": admitted.title,
-                "file_name": admitted.artifact.filename,
-                "attribution": admitted.artifact.attribution,
-                "source": f"{source.type} {source.id} {source.version}" if source else "",
-                **{f"metadata.{name}": value for name, value in extracted.metadata.items()},
-            },
+            fields={**_names(admitted), **metadata},
             chunks=drafts,
         )
 
@@ -170,6 +213,25 @@ class Ingestor:
         ]
 
 
+def _media_type(admitted: Admitted) -> MediaType:
+    return decide(
+        admitted.content,
+        claimed=admitted.artifact.media_type,
+        filename=admitted.artifact.filename,
+    )
+
+
+def _names(admitted: Admitted) -> dict[str, str]:
+    """What is stored and shown of a document beside its text."""
+    source = admitted.request.source
+    return {
+        "title": admitted.title,
+        "file_name": admitted.artifact.filename,
+        "attribution": admitted.artifact.attribution,
+        "source": f"{source.type} {source.id} {source.version}" if source else "",
+    }
+
+
 def _normalised(extracted: ExtractedDocument) -> tuple[str, Structure]:
     """The normalised text, and the structure with its offsets moved along."""
     given = extracted.structure
@@ -204,18 +266,3 @@ def _document_id(admitted: Admitted, media_type: str) -> UUID:
     return fingerprint.document_id_for_bytes(
         principal.tenant_id, principal.principal_id, admitted.artifact.sha256, media_type
     )
-
-
-def _plan_fingerprint(
-    admitted: Admitted, chunker_version: str, policy: AdmissionPolicy, text: str
-) -> str:
-    request = admitted.request
-    framed = fingerprint.frame(
-        chunker_version,
-        policy.version,
-        request.visibility,
-        request.project_scope or "",
-        request.sensitivity,
-        text,
-    )
-    return hashlib.sha256(framed).hexdigest()

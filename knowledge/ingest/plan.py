@@ -43,12 +43,17 @@ class IngestPlan:
     truncated: bool
     warnings: tuple[str, ...]
     chunker_version: str
+    analyzer_version: str
     secret_scanner_version: str
     instruction_scanner_version: str
     admission_version: str
     fingerprint: str
     chunks: tuple[PlannedChunk, ...]
     rejected: int
+
+    @property
+    def admitted(self) -> int:
+        return len(self.chunks) - self.quarantined
 
     @property
     def quarantined(self) -> int:

@@ -14,16 +14,20 @@ from access.tenancy import tenant_session
 from access.trust import Scope
 from artifacts import store as artifacts
 from knowledge.adapters import term_index
+from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document
 from knowledge.core.errors import LegalHold
-from knowledge.core.scope import resolve_scope
+from knowledge.core.scope import ReadScope, resolve_scope
 from knowledge.models import (
     Chunk,
     ChunkSet,
     Document,
     DocumentVersion,
+    IngestJob,
     KnowledgeEvent,
     TracedPassage,
+    UnfinishedVersion,
+    VisibilitySpace,
 )
 
 
@@ -51,51 +55,80 @@ def delete_document(
 ) -> DeletionReceipt:
     """One transaction removes all of it; `expires_at = now` hands the bytes to the sweeper.
 
+    An unfinished version goes too, and so do the background jobs of the document: what they were
+    about to add would come back after it. A document whose first version is unfinished can be
+    deleted, which is how to give it up.
+
     Raises `NotFound` when the caller may not see it, `Forbidden` when it is another principal's
     and the key lacks `knowledge.delete`, `LegalHold` when it is held (which is recorded).
     """
     try:
         with tenant_session(principal.tenant_id):
-            document = _locked(document_id, principal, current_scope)
-            return _delete(document, principal, reason)
+            # The lock of an ingest: a new version and a deletion of one document take turns.
+            lock_document(document_id)
+            scope = resolve_scope(principal, current_scope)
+            unfinished = UnfinishedVersion.objects.filter(document_id=document_id).first()
+            document = _document(document_id, principal, scope, unfinished)
+            return _delete(document_id, document, unfinished, principal=principal, reason=reason)
     except LegalHold:
         with tenant_session(principal.tenant_id):
             _record(KnowledgeEvent.DELETE_REFUSED, document_id, principal, {"reason": "legal_hold"})
         raise
 
 
-def _locked(document_id: UUID, principal: Principal, current_scope: str | None) -> Document:
-    # The lock of an ingest: a new version and a deletion of one document take turns.
-    lock_document(document_id)
-    document = (
-        Document.objects.readable(resolve_scope(principal, current_scope))
-        .filter(document_id=document_id)
-        .first()
-    )
+def _document(
+    document_id: UUID,
+    principal: Principal,
+    scope: ReadScope,
+    unfinished: UnfinishedVersion | None,
+) -> Document | None:
+    """The document, when the caller may delete it; `None` when it has no finished version."""
+    document = Document.objects.readable(scope).filter(document_id=document_id).first()
     if document is None:
-        raise NotFound
-    own = document.ingested_by_principal_id == principal.principal_id
+        spaces = VisibilitySpace.objects.visible_to(scope)
+        if unfinished is None or not spaces.filter(pk=unfinished.space_id).exists():
+            raise NotFound
+        if Document.objects.filter(document_id=document_id).exists():  # rescoped out of sight
+            raise NotFound
+    owner = document or unfinished
+    own = owner is not None and owner.ingested_by_principal_id == principal.principal_id
     if not own and Scope.DELETE not in principal.scopes:
         raise Forbidden("Another principal admitted this document.")
-    if document.legal_hold:
+    if document is not None and document.legal_hold:
         raise LegalHold
     return document
 
 
-def _delete(document: Document, principal: Principal, reason: str) -> DeletionReceipt:
+def _delete(
+    document_id: UUID,
+    document: Document | None,
+    unfinished: UnfinishedVersion | None,
+    *,
+    principal: Principal,
+    reason: str,
+) -> DeletionReceipt:
     now = timezone.now()
-    versions = DocumentVersion.objects.filter(document=document)
-    sources = tuple(versions.values_list("source_id", flat=True))
-    traced = TracedPassage.objects.filter(document_id=document.pk, deleted_at__isnull=True).update(
+    IngestJob.objects.filter(document_id=document_id).delete()
+    chunks = chunk_sets = index_rows = version_count = 0
+    sources: tuple[UUID, ...] = ()
+    if unfinished is not None:
+        sources = (unfinished.original_id,)
+        chunks, chunk_sets = leftovers.discard(unfinished, None), 1
+    traced = TracedPassage.objects.filter(document_id=document_id, deleted_at__isnull=True).update(
         deleted_at=now, title="", heading_path=[], doc_date=None
     )
-    index_rows = term_index.remove(document)
-    chunks, _ = Chunk.objects.filter(chunk_set__version__document=document).delete()
-    chunk_sets, _ = ChunkSet.objects.filter(version__document=document).delete()
-    version_count, _ = versions.delete()
-    artifacts.expire(list(sources), now)
+    if document is not None:
+        versions = DocumentVersion.objects.filter(document=document)
+        kept = tuple(versions.values_list("source_id", flat=True))
+        index_rows = term_index.remove(document)
+        chunks += Chunk.objects.filter(chunk_set__version__document=document).delete()[0]
+        chunk_sets += ChunkSet.objects.filter(version__document=document).delete()[0]
+        version_count, _ = versions.delete()
+        artifacts.expire(list(kept), now)
+        sources += kept
+        document.delete()
     receipt = DeletionReceipt(
-        document_id=document.pk,
+        document_id=document_id,
         deleted_at=now,
         versions=version_count,
         chunk_sets=chunk_sets,
@@ -104,7 +137,6 @@ def _delete(document: Document, principal: Principal, reason: str) -> DeletionRe
         traced_passages=traced,
         sources=sources,
     )
-    document.delete()
     _record(
         KnowledgeEvent.DELETED,
         receipt.document_id,

@@ -23,7 +23,8 @@ from knowledge.models import ChunkSet, VisibilitySpace
 def outdated(*, everything: bool = False) -> list[UUID]:
     """The chunk sets that another version of the analyser indexed, or all of them."""
     with operations_session():
-        sets = ChunkSet.objects.order_by("pk")
+        # One without a version has no index rows yet, and gets them from today's analyser.
+        sets = ChunkSet.objects.filter(version__isnull=False).order_by("pk")
         if not everything:
             sets = sets.exclude(analyzer_version=ANALYZER_VERSION)
         return list(sets.values_list("pk", flat=True))
@@ -41,9 +42,10 @@ def reindex(chunk_sets: list[UUID], stemmer: Stemmer) -> Generator[UUID, None, N
 
 def _reindex(pk: UUID, stemmer: Stemmer) -> None:
     chunk_set = ChunkSet.objects.select_related("version__document").filter(pk=pk).first()
-    if chunk_set is None:  # deleted meanwhile
+    if chunk_set is None or chunk_set.version is None:  # deleted meanwhile
         return
-    document = chunk_set.version.document
+    version = chunk_set.version
+    document = version.document
     # The lock of an ingest and a deletion: nothing of the document changes under our hands.
     lock_document(document.pk)
     chunks = chunk_set.chunks.filter(verdict=Verdict.ADMIT).values_list(
@@ -53,10 +55,10 @@ def _reindex(pk: UUID, stemmer: Stemmer) -> None:
         stemmer,
         document.title,
         {number: (path, text) for number, path, text in chunks},
-        chunk_set.version.language,
+        version.language,
     )
     VisibilitySpace.objects.note(
-        document.space_id, language=chunk_set.version.language, analyzer=ANALYZER_VERSION
+        document.space_id, language=version.language, analyzer=ANALYZER_VERSION
     )
     term_index.replace(chunk_set, list(rows.items()))
     ChunkSet.objects.filter(pk=pk).update(analyzer_version=ANALYZER_VERSION)

@@ -25,6 +25,8 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_documentversion"),
         tenant_isolation("knowledge_chunkset"),
         tenant_isolation("knowledge_chunk"),
+        tenant_isolation("knowledge_unfinishedversion"),
+        tenant_isolation("knowledge_ingestjob"),
         tenant_isolation("knowledge_knowledgeevent"),
         tenant_isolation("knowledge_refusalcount"),
         tenant_isolation("knowledge_recalltrace"),

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Case, OuterRef, Q, Subquery, Value, When
 
 from access.models import one_of, vocabulary_choices
+from knowledge.core.errors import KnowledgeReleaseNotFinalized
 from knowledge.core.scope import ReadScope
 from knowledge.core.types import ChunkSetState, Verdict
 from knowledge.models.document import DocumentVersion, VisibilitySpace
@@ -19,13 +20,18 @@ class ChunkSet(models.Model):
     """One chunking of one document version: the manifest that exists even without chunks.
 
     `chunker_version` names extractor, normaliser, chunker and profile together. The counts are
-    those of the ingest report.
+    those of the ingest report. While it is `ingesting` it may have no version yet (see
+    `UnfinishedVersion`), and no index rows.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant_id = models.CharField(max_length=100)
     version = models.ForeignKey(
-        DocumentVersion, on_delete=models.PROTECT, related_name="chunk_sets"
+        DocumentVersion,
+        on_delete=models.PROTECT,
+        related_name="chunk_sets",
+        null=True,
+        blank=True,
     )
     chunker_version = models.CharField(max_length=200)
     analyzer_version = models.CharField(max_length=50)
@@ -46,6 +52,10 @@ class ChunkSet(models.Model):
             models.CheckConstraint(
                 condition=one_of("state", ChunkSetState), name="chunk_set_state"
             ),
+            models.CheckConstraint(
+                condition=Q(state=ChunkSetState.INGESTING) | Q(version__isnull=False),
+                name="chunk_set_version_unless_ingesting",
+            ),
             models.UniqueConstraint(
                 fields=("version", "chunker_version"), name="chunk_set_of_version"
             ),
@@ -64,6 +74,16 @@ class ChunkSet(models.Model):
 
     def __str__(self) -> str:
         return f"{self.chunker_version} of {self.version_id}"
+
+    @property
+    def finalized_version(self) -> DocumentVersion:
+        """Its version; raises `KnowledgeReleaseNotFinalized` while there is none."""
+        if self.version is None:
+            raise KnowledgeReleaseNotFinalized
+        return self.version
+
+    def admitted_count(self) -> int:
+        return self.chunk_count - self.quarantined_count - self.rejected_count
 
 
 class ChunkQuerySet(models.QuerySet["Chunk"]):

@@ -43,7 +43,7 @@ from tests.inspection import assert_statistics_are_those_of_the_live_rows, every
 from tests.support import admit, ask, footprint, principal, texts, upload
 
 PARAGRAPH = " ".join(["The pump at the harbour runs at night and rests by day."] * 30)
-SOURCE = ConnectorIdentity(type="wiki", id="pumps", version="r1")
+SOURCE = ConnectorIdentity(type="wiki", id="pumps")
 
 
 def long_note(parts: int = 4, word: str = "zebra") -> str:
@@ -75,7 +75,7 @@ def test_what_an_ingest_stores(blob_root: Path) -> None:
             visibility=Visibility.PROJECT,
             project_scope="apollo",
             doc_date=date(2026, 5, 2),
-            source=SOURCE,
+            source=replace(SOURCE, version="r1"),
             origin_trust=OriginTrust.USER,
         ),
         caller,
@@ -391,13 +391,13 @@ STEPS = {
     "flag": "knowledge.ingest.pipeline.flag_instructions",
     "index": "knowledge.ingest.pipeline.index_rows",
     "commit: lock": "knowledge.ingest.commit.lock_document",
-    "commit: document": "knowledge.ingest.commit._document",
-    "commit: instant": "knowledge.ingest.commit._instant",
+    "commit: document": "knowledge.ingest.publishing._document",
+    "commit: instant": "knowledge.ingest.publishing._instant",
     "commit: language": "knowledge.models.document.VisibilitySpaceQuerySet.note",
-    "commit: chunk set": "knowledge.ingest.commit._chunk_set",
+    "commit: chunks": "knowledge.ingest.publishing.write_chunks",
     "commit: index rows": "knowledge.adapters.term_index.publish",
-    "commit: event": "knowledge.ingest.commit.KnowledgeEvent.objects.create",
-    "commit: all": "knowledge.ingest.commit._publish",
+    "commit: event": "knowledge.ingest.publishing.KnowledgeEvent.objects.create",
+    "commit: all": "knowledge.ingest.commit.publish",
 }
 
 

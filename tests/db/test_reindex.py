@@ -31,7 +31,7 @@ def old_index(db: Any, blob_root: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(analysis.ANALYZERS, OLD, spelled_backwards)
     with monkeypatch.context() as past:
         past.setattr("knowledge.adapters.indexing.analyse", spelled_backwards)
-        past.setattr("knowledge.ingest.commit.ANALYZER_VERSION", OLD)
+        past.setattr("knowledge.ingest.pipeline.ANALYZER_VERSION", OLD)
         admit("# Pumps\n\nThe harbour pump runs at night.\n", title="One")
         admit("# Cranes\n\nThe harbour crane rests at noon.\n", title="Two")
     admit("# Locks\n\nThe harbour lock opens at dawn.\n", title="Three")

@@ -11,10 +11,15 @@ from django.db import IntegrityError, ProgrammingError, connection, transaction
 
 from access.checks import database_roles
 from access.models import ApiKey, Operator
+from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
+from access.trust import OriginTrust
+from knowledge.core.types import IngestProgress, IngestRequest, Visibility
+from knowledge.ingest.attempt import Attempt
 from knowledge.models import Chunk, VisibilitySpace
 from knowledge.retrieval import lexical
-from tests.support import admit, ask, bearer, principal
+from knowledge.wiring import store
+from tests.support import admit, ask, bearer, principal, upload
 
 TENANT_TABLES = [
     model
@@ -24,12 +29,37 @@ TENANT_TABLES = [
 ]
 
 
+class Stopped(Exception):
+    """The process ends here."""
+
+
+def long_request(tenant: str) -> IngestRequest:
+    note = "# Pumps\n\nThe pump runs at night.\n\n" + "## Night\n\nIt runs again.\n\n" * 400
+    return IngestRequest(
+        artifact_id=upload(principal(tenant=tenant), note).pk,
+        title="Pumps",
+        visibility=Visibility.TENANT,
+        origin_trust=OriginTrust.USER,
+        batch_size=1,
+    )
+
+
+def leave_unfinished(request: IngestRequest, by: Principal) -> None:
+    def stop(progress: IngestProgress) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        store().ingest(request, by, Attempt(on_progress=stop))
+
+
 @pytest.fixture
 def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
     for tenant in ("acme", "globex"):
         bearer("alice", tenant)
         admit(f"# Pumps\n\nThe {tenant} pump runs at night. zebra\n", by=principal(tenant=tenant))
         ask("pump", by=principal(tenant=tenant))
+        store().ingest_later(long_request(tenant), principal(tenant=tenant))
+        leave_unfinished(long_request(tenant), principal(tenant=tenant))
         user = django_user_model.objects.create_user(f"op-{tenant}")
         with tenant_session(tenant):
             Operator.objects.create(user=user, tenant_id=tenant)

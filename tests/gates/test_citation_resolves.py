@@ -40,7 +40,7 @@ def resolved(answer: SearchResult, **given: Any) -> list[Any]:
     for shown in parse_block(answer.block.text).passages:
         chunk = store().get_chunk(shown.chunk_id, principal(), **given)
         assert shown.text in chunk.text
-        assert chunk.chunk_set.version.document.title == shown.title
+        assert chunk.chunk_set.finalized_version.document.title == shown.title
         assert tuple(chunk.heading_path) == shown.heading_path
         chunks.append(chunk)
     assert chunks

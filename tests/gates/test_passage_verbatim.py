@@ -76,7 +76,7 @@ def proven(result: IngestResult, answer: SearchResult, by: Principal) -> None:
     for shown in block.passages:
         assert shown.chunk_id in result.chunk_ids
         chunk = store().get_chunk(shown.chunk_id, by)
-        version = chunk.chunk_set.version
+        version = chunk.chunk_set.finalized_version
         source = text_of(artifacts.read_bytes(version.source), charset=None)
         normalised = normalise(source, media_type=version.media_type, marks=[]).text
         assert shown.text == chunk.text == normalised[chunk.start : chunk.end]

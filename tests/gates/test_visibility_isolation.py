@@ -118,7 +118,7 @@ class World:
             Version(
                 marker=marker,
                 chunk_id=chunk.chunk_id,
-                source=chunk.chunk_set.version.source_id,
+                source=chunk.chunk_set.finalized_version.source_id,
                 after=self.note(),
             )
         )
@@ -365,7 +365,9 @@ def test_a_project_that_the_key_may_not_name_is_forbidden_on_every_path(blob_roo
         lambda: store().get_chunk(chunk.chunk_id, outsider, current_scope="apollo"),
         lambda: store().get_document(result.document_id, outsider, current_scope="apollo"),
         lambda: store().delete(result.document_id, outsider, current_scope="apollo"),
-        lambda: artifacts.get(outsider, chunk.chunk_set.version.source_id, current_scope="apollo"),
+        lambda: artifacts.get(
+            outsider, chunk.chunk_set.finalized_version.source_id, current_scope="apollo"
+        ),
     ]
     for call in calls:
         with pytest.raises(ProjectForbidden):

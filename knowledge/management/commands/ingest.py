@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,15 @@ from artifacts import store as artifacts
 from artifacts.files import files_below, open_regular
 from knowledge.api.serializers import IngestReportSerializer
 from knowledge.core.profiles import PROFILES
-from knowledge.core.types import ConnectorIdentity, IngestRequest, Visibility
+from knowledge.core.types import (
+    DEFAULT_BATCH_SIZE,
+    ConnectorIdentity,
+    IngestProgress,
+    IngestRequest,
+    IngestResult,
+    Visibility,
+)
+from knowledge.ingest.attempt import Attempt
 from knowledge.wiring import store
 
 
@@ -37,6 +46,10 @@ class Command(VerbatimCommand):
             default=Sensitivity.INTERNAL.value,
             choices=[level.value for level in Sensitivity],
         )
+        parser.add_argument(
+            "--resume", action="store_true", help="go on with what an earlier run left unfinished"
+        )
+        parser.add_argument("--batch-size", type=int, default=DEFAULT_BATCH_SIZE, metavar="CHUNKS")
         parser.add_argument("--doc-date", type=date.fromisoformat, help="YYYY-MM-DD")
         parser.add_argument(
             "--profile",
@@ -53,16 +66,24 @@ class Command(VerbatimCommand):
         if options["title"] and len(files) != 1:
             raise CommandError("--title names one document, so give one file.", returncode=1)
         principal = caller(options)
-        outcomes = dict.fromkeys(("ingested", "unchanged", "refused"), 0)
+        outcomes = Counter(dict.fromkeys(("ingested", "unchanged", "refused"), 0))
         with self._progress() as progress:
-            for file in progress.track(files, description="Admitting"):
-                told = self._admit(file, principal, options)
+            chunks = progress.add_task("Chunks", visible=False)
+
+            def on_progress(told: IngestProgress) -> None:
+                progress.update(
+                    chunks, completed=told.embedded, total=told.total, visible=told.batches > 1
+                )
+
+            for file in progress.track(files, description="Files"):
+                progress.update(chunks, visible=False)
+                told = self._admit(file, principal, options, Attempt(on_progress=on_progress))
                 outcomes[told["outcome"]] += 1
                 self.emit(told, _line(told))
         if not self.as_json:
             counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
             self.stdout.write(f"{len(files)} files: {counts}.")
-        if outcomes["refused"]:
+        if outcomes["refused"] or outcomes["unfinished"]:
             raise SystemExit(1)
 
     def _progress(self) -> Progress:
@@ -77,7 +98,9 @@ class Command(VerbatimCommand):
             disable=self.as_json or not console.is_terminal,
         )
 
-    def _admit(self, file: Path, principal: Principal, options: dict[str, Any]) -> dict[str, Any]:
+    def _admit(
+        self, file: Path, principal: Principal, options: dict[str, Any], attempt: Attempt
+    ) -> dict[str, Any]:
         try:
             with open_regular(file) as content:
                 artifact = artifacts.put(principal, content, filename=file.name)
@@ -94,8 +117,11 @@ class Command(VerbatimCommand):
                         source=ConnectorIdentity(type="file", id=str(file.resolve())),
                         origin_trust=OriginTrust.USER,
                         profile=options["profile"],
+                        resume=options["resume"],
+                        batch_size=options["batch_size"],
                     ),
                     principal,
+                    attempt,
                 )
             finally:
                 # The upload was only the way in; the document keeps a source of its own.
@@ -110,11 +136,17 @@ class Command(VerbatimCommand):
             }
         return {
             "path": str(file),
-            "outcome": "unchanged" if result.already_ingested else "ingested",
+            "outcome": _outcome(result),
             "document_id": str(result.document_id),
             "version": result.version,
             "report": IngestReportSerializer(result.report).data,
         }
+
+
+def _outcome(result: IngestResult) -> str:
+    if not result.report.complete:
+        return "unfinished"
+    return "unchanged" if result.already_ingested else "ingested"
 
 
 def _title(file: Path) -> str:
@@ -126,4 +158,7 @@ def _line(told: dict[str, Any]) -> str:
     if told["outcome"] == "refused":
         return f"refused    {told['path']}: {told['code']}: {told['detail']}"
     chunks = told["report"]["chunks"]
+    if told["outcome"] == "unfinished":
+        pending = told["report"]["pending"]
+        return f"unfinished {told['path']}: {pending} of {chunks} chunks to go; use --resume"
     return f"{told['outcome']:10} {told['path']}: version {told['version']}, {chunks} chunks"

@@ -1,0 +1,92 @@
+"""Background ingests: what waits, what runs, what failed, and trying again."""
+
+# ruff: noqa: ARG002 - the signatures are Django's
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+
+from access.admin_base import OperatorAdmin
+from access.operator_session import is_operator
+from knowledge.admin.events import as_uuid
+from knowledge.core.types import JobState
+from knowledge.models import IngestJob
+from knowledge.tasks import hint
+from knowledge.wiring import store
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(state.value, state.value) for state in JobState]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(state=self.value()) if self.value() else queryset
+
+
+@admin.register(IngestJob)
+class IngestJobAdmin(OperatorAdmin):
+    list_display = ("job_id", "state", "attempts", "age", "progress", "why", "principal_id")
+    list_filter = (StateFilter, "created_at")
+    search_fields = ("job_id",)
+    search_help_text = "A job's or a document's id, or a principal."
+    ordering = ("-number",)
+    fields = (
+        *("job_id", "state", "tenant_id", "principal_id", "document_id", "attempts"),
+        *("attempts_left", "progress", "created_at", "started_at", "next_attempt_at"),
+        *("lease_until", "finished_at", "last_problem"),
+    )
+    actions = ("try_again",)
+
+    @admin.display(description="age", ordering="number")
+    def age(self, job: IngestJob) -> str:
+        return timesince(job.created_at, job.finished_at, depth=1)
+
+    @admin.display(description="progress")
+    def progress(self, job: IngestJob) -> str:
+        if not job.total:
+            return self.get_empty_value_display()
+        share = f"{job.embedded:,} of {job.total:,} chunks"
+        return f"{share}, batch {job.batch} of {job.batches}" if job.batches else share
+
+    @admin.display(description="problem")
+    def why(self, job: IngestJob) -> str:
+        return job.problem["code"] if job.problem else self.get_empty_value_display()
+
+    @admin.display(description="last problem")
+    def last_problem(self, job: IngestJob) -> SafeString | str:
+        if not job.problem:
+            return self.get_empty_value_display()
+        return format_html(
+            '<pre class="data">{}</pre>', json.dumps(job.problem, indent=2, ensure_ascii=False)
+        )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        if (known := as_uuid(term)) is not None:
+            return queryset.filter(job_id=known) | queryset.filter(document_id=known), False
+        return queryset.filter(principal_id=term), False
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return is_operator(request)
+
+    @admin.action(description="Try failed jobs again", permissions=["retry"])
+    def try_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        retried = store().retry_jobs(queryset)
+        for job_id in retried:
+            hint(job_id)
+        count = f"{len(retried)} job" if len(retried) == 1 else f"{len(retried)} jobs"
+        self.message_user(request, f"{count} will be tried again.", messages.SUCCESS)

@@ -1,0 +1,81 @@
+"""An embedder and a place for vectors that fail when they are told to."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+from uuid import UUID
+
+from knowledge.models import Chunk
+
+Vectors = list[list[float]]
+
+
+class FakeEmbedder:
+    """The same text always has the same vector; `failing` says what goes wrong with which call."""
+
+    model = "fake-1"
+
+    def __init__(
+        self, dimensions: int = 4, failing: Callable[[int], str | None] = lambda call: None
+    ) -> None:
+        self.dimensions = dimensions
+        self.failing = failing
+        self.calls: list[list[str]] = []
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        self.calls.append(list(texts))
+        vectors = [self.vector(text) for text in texts]
+        how = self.failing(len(self.calls))
+        if how == "timeout":
+            raise TimeoutError("the embedder did not answer")
+        if how == "error":
+            raise ConnectionResetError("by peer")
+        garbage: dict[str | None, Any] = {
+            None: vectors,
+            "too few": vectors[:-1],
+            "too many": [*vectors, vectors[0]],
+            "short": [vector[:-1] for vector in vectors],
+            "nan": [*vectors[:-1], [math.nan] * self.dimensions],
+            "nothing": None,
+            "strings": ["none"] * len(texts),
+        }
+        return cast("Sequence[Sequence[float]]", garbage[how])
+
+    def vector(self, text: str) -> list[float]:
+        digest = hashlib.sha256(text.encode()).digest()
+        return [byte / 255 for byte in digest[: self.dimensions]]
+
+
+FAILURES = ("timeout", "error", "too few", "too many", "short", "nan", "nothing", "strings")
+
+
+@dataclass
+class FakeVectors:
+    """Vectors by chunk number, and which chunk sets and versions were published or retired.
+
+    Not in the database: what a rolled-back transaction wrote is still here, which is why tests
+    look at the chunks first.
+    """
+
+    vectors: dict[int, Sequence[float]] = field(default_factory=dict)
+    published: dict[UUID, int] = field(default_factory=dict)
+    retired: list[int] = field(default_factory=list)
+
+    def write(self, vectors: Mapping[int, Sequence[float]], *, model: str) -> None:
+        assert model == FakeEmbedder.model
+        assert not set(vectors) & set(self.vectors), "a chunk is embedded once"
+        self.vectors.update(vectors)
+
+    def publish(self, chunk_set: UUID, *, space: int) -> None:
+        self.published[chunk_set] = space
+
+    def retire(self, version: int) -> None:
+        self.retired.append(version)
+
+    def discard(self, chunk_set: UUID) -> None:
+        for number in Chunk.objects.filter(chunk_set=chunk_set).values_list("pk", flat=True):
+            self.vectors.pop(number, None)
