@@ -728,7 +728,10 @@ def test_a_reader_who_never_stops_looking_sees_all_of_the_old_or_all_of_the_new(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("batch_size", [2, 64])
-def test_twenty_equal_ingests_at_once_are_one_version(blob_root: Path, batch_size: int) -> None:
+def test_twenty_equal_ingests_at_once_are_one_version(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int
+) -> None:
+    monkeypatch.setattr(commit, "WAIT_SECONDS", 300)
     request = asked(long_note(), batch_size=batch_size)
     together = threading.Barrier(20, timeout=120)
 
@@ -752,7 +755,10 @@ def test_twenty_equal_ingests_at_once_are_one_version(blob_root: Path, batch_siz
 
 
 @pytest.mark.django_db(transaction=True)
-def test_ten_new_texts_at_once_are_ten_versions_without_gaps(blob_root: Path) -> None:
+def test_ten_new_texts_at_once_are_ten_versions_without_gaps(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "WAIT_SECONDS", 300)
     requests = [
         asked(long_note(3, f"word{number}"), source=replace(SOURCE, version=f"r{number}"))
         for number in range(10)
