@@ -199,6 +199,8 @@ ABANDONED_INGEST_DAYS = environment.number("ABANDONED_INGEST_DAYS", 7, least=1)
 MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, least=1)
 # Compiling the rules takes seconds; a process that finds them here starts at once.
 SECRET_RULES_CACHE = environment.folder("SECRET_RULES_CACHE", VAR / "secret-rules")
+# Read before the built-in ones; the first that supports a media type wins.
+VERBATIM_EXTRACTORS = environment.names("VERBATIM_EXTRACTORS", [])
 MAX_UPLOAD_BYTES = environment.number("MAX_UPLOAD_BYTES", 256 * 1024**2, least=1)
 
 STATIC_URL = "/static/"

@@ -12,6 +12,7 @@ from access.principal import Principal
 from artifacts.models import ArtifactOrigin
 from artifacts.store import register_read_rule
 from knowledge.adapters.extractors import Extractors
+from knowledge.adapters.extractors.registration import registered_extractors
 from knowledge.adapters.injection import RuleInstructionScanner
 from knowledge.adapters.language import Py3LangidDetector
 from knowledge.adapters.secrets import LayeredSecretScanner
@@ -34,15 +35,19 @@ def store() -> KnowledgeStore:
     """The knowledge store of this process."""
     tokens = TiktokenCounter()
     stemmer = PostgresStemmer()
+    instruction_scanner = RuleInstructionScanner()
     return KnowledgeStore(
         ingestor=Ingestor(
-            extractors=Extractors(),
+            extractors=Extractors(
+                registered_extractors(settings.VERBATIM_EXTRACTORS),
+                instruction_scanner=instruction_scanner,
+            ),
             chunker=StructureChunker(tokens),
             secret_scanner=LayeredSecretScanner(
                 fingerprint_key=salted_hmac("verbatim.secrets", "", algorithm="sha256").digest(),
                 rule_cache=settings.SECRET_RULES_CACHE,
             ),
-            instruction_scanner=RuleInstructionScanner(),
+            instruction_scanner=instruction_scanner,
             admission_policy=AdmitAll(),
             stemmer=stemmer,
             language_detector=Py3LangidDetector(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from access.errors import Forbidden, Malformed, VerbatimError
+from access.errors import Forbidden, Malformed, Unavailable, VerbatimError
 
 
 class KnowledgeError(VerbatimError):
@@ -63,6 +63,48 @@ class TooLarge(Refused):
 
     code = "too_large"
     status = 413
+
+
+class EncryptedDocument(Refused):
+    """The document is encrypted; remove its password and its restrictions, and admit it again."""
+
+    code = "encrypted_document"
+
+
+class UnreadableDocument(Refused):
+    """The document is damaged, or not what it says it is, and cannot be read."""
+
+    code = "unreadable_document"
+
+
+class TooMuchText(TooLarge):
+    """The document holds more text than this installation admits; admit it in parts."""
+
+    code = "extraction_too_large"
+
+
+class ExtractionTimeout(Refused):
+    """The document takes too long to read; admit it in parts."""
+
+    code = "extraction_timeout"
+
+
+class ExtractionMemory(Refused):
+    """The document takes too much memory to read; admit it in parts."""
+
+    code = "extraction_memory"
+
+
+class ExtractionBusy(KnowledgeError, Unavailable):
+    """Too many documents are being read right now; try again shortly."""
+
+    code = "extraction_busy"
+
+
+class ExtractionInterrupted(KnowledgeError, Unavailable):
+    """Reading the document was interrupted from outside; try again shortly."""
+
+    code = "extraction_interrupted"
 
 
 class SecretFound(Refused):

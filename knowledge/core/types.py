@@ -97,12 +97,16 @@ class Structure:
 class ExtractedDocument:
     """The result of an `Extractor`: text not yet normalised, and what is known about it.
 
+    `media_type` is the source's; `text_type` is what the text is written in where that is another
+    one (a web page as Markdown).
+
     `metadata` holds what the source says of itself (a front matter's `title` and `date`, a
     PDF's information dictionary) as plain text, to be scanned and never to be trusted.
     """
 
     text: str
     media_type: str
+    text_type: str = ""
     structure: Structure = Structure()
     truncated: bool = False
     warnings: tuple[str, ...] = ()

@@ -99,7 +99,7 @@ class Ingestor:
         drafts = self.chunker.chunk(
             text,
             title=admitted.title,
-            media_type=extracted.media_type,
+            media_type=extracted.text_type or extracted.media_type,
             structure=structure,
             profile=profile,
         )
@@ -236,7 +236,9 @@ def _normalised(extracted: ExtractedDocument) -> tuple[str, Structure]:
     """The normalised text, and the structure with its offsets moved along."""
     given = extracted.structure
     marks = [heading.start for heading in given.headings] + list(given.page_starts)
-    result = normalise(extracted.text, media_type=extracted.media_type, marks=marks)
+    result = normalise(
+        extracted.text, media_type=extracted.text_type or extracted.media_type, marks=marks
+    )
     starts = result.marks[: len(given.headings)]
     return result.text, Structure(
         headings=tuple(

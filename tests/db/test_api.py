@@ -251,7 +251,7 @@ def test_nothing_is_answered_without_a_key(client: Client, method: str, address:
 def test_every_class_of_error_is_a_problem(client: Client, alice: dict[str, str]) -> None:
     document = admit(NOTE, by=principal("bob"))
     artifact = str(upload(principal(), NOTE).pk)
-    page = str(upload(principal(), "<!doctype html><html></html>", "page.html").pk)
+    page = str(upload(principal(), '<svg xmlns="http://www.w3.org/2000/svg"/>', "image.svg").pk)
     blank = str(upload(principal(), " \n").pk)
     body = {"artifact": artifact, "title": "t", "visibility": "tenant", "origin_trust": "USER"}
     is_problem(post(client, SEARCH, {"txt": "zebra"}, alice), 400, "malformed")

@@ -183,7 +183,7 @@ def test_what_is_refused_is_told_and_the_rest_goes_on(folder: Path, blob_root: P
     (folder / "a_secret.md").write_text(f"# Access\n\nThe token is {value}.\n")
     (folder / "b_empty.md").write_text(" \n")
     (folder / "c_latin.txt").write_bytes("Größe".encode("latin-1"))
-    (folder / "d_page.html").write_text("<!doctype html><html></html>")
+    (folder / "d_image.svg").write_text("<svg/>")
     status, lines = ingest(folder)
     assert status == 1
     refused = {Path(line["path"]).name: line for line in lines if line["outcome"] == "refused"}
@@ -191,7 +191,7 @@ def test_what_is_refused_is_told_and_the_rest_goes_on(folder: Path, blob_root: P
         "a_secret.md": "secret_found",
         "b_empty.md": "empty_extraction",
         "c_latin.txt": "undecodable_text",
-        "d_page.html": "unsupported_media_type",
+        "d_image.svg": "unsupported_media_type",
     }
     assert refused["a_secret.md"]["findings"][0]["line"] == 3
     assert value not in str(lines)

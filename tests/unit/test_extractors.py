@@ -25,6 +25,7 @@ from knowledge.core.errors import (
     UnsupportedMediaType,
 )
 from knowledge.core.types import ExtractedDocument
+from tests.documents import docx
 
 HTML = b"<!DOCTYPE html>\n<html><body>hello</body></html>"
 SVG = b'<?xml version="1.0"?>\n<!-- drawn -->\n<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -135,8 +136,13 @@ class TestMediaTypes:
             (SVG, "image/svg+xml", "a.svg", "image/svg+xml"),
             (PDF, "application/pdf", "a.pdf", "application/pdf"),
             (PDF, None, None, "application/pdf"),
-            (ZIP, None, "a.docx", DOCX),
-            (ZIP, "application/zip", "a.docx", DOCX),
+            (docx("words"), None, "a.docx", DOCX),
+            (docx("words"), "application/zip", "a.docx", DOCX),
+            (docx("words"), "application/zip", None, DOCX),
+            (docx("words"), None, None, DOCX),
+            (ZIP, None, "a.odt", "application/vnd.oasis.opendocument.text"),
+            (b"  \r\n" + PDF, None, "a.pdf", "application/pdf"),
+            (b"\xf0\x9a\0\1\2", None, "broken.pdf", "application/pdf"),
             (PNG, None, None, "image/png"),
             (b"\x7fELF\2\1", None, None, "application/x-elf"),
             (b"BZh is how it begins", None, "a.txt", "text/plain"),
@@ -157,6 +163,13 @@ class TestMediaTypes:
             (PDF, "text/plain", None),
             (PDF, "application/pdf", "a.txt"),
             (ZIP, None, "notes.md"),
+            (ZIP, None, "a.docx"),
+            (ZIP, DOCX, None),
+            (docx("words"), None, "a.xlsx"),
+            (docx("words"), "application/pdf", None),
+            (docx("words"), None, "a.txt"),
+            (b"   " + PDF, None, "a.txt"),
+            (b"\xf0\x9a\0\1\2", None, "broken.png"),
             (ZIP, "application/pdf", None),
             (PNG, "image/jpeg", None),
             (HTML, None, "page.pdf"),
@@ -197,13 +210,16 @@ class TestExtractors:
             ("text/plain", "text-1"),
             ("text/csv", "text-1"),
             ("application/json", "text-1"),
+            ("application/pdf", "pdf-1"),
+            ("text/html", "html-1"),
+            (DOCX, "docx-1"),
         ],
     )
     def test_built_in(self, media_type: str, version: str) -> None:
         assert Extractors().for_type(media_type).version == version
 
     @pytest.mark.parametrize(
-        "media_type", ["text/html", "image/svg+xml", "application/zip", "application/octet-stream"]
+        "media_type", ["image/svg+xml", "application/zip", "application/octet-stream"]
     )
     def test_unsupported(self, media_type: str) -> None:
         with pytest.raises(UnsupportedMediaType) as refused:

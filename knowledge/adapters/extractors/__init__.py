@@ -6,22 +6,41 @@ from collections.abc import Sequence
 
 from knowledge.adapters.extractors.markdown import MarkdownExtractor
 from knowledge.adapters.extractors.media_types import MediaType, decide
+from knowledge.adapters.extractors.parsed import DocxExtractor, HtmlExtractor, PdfExtractor
 from knowledge.adapters.extractors.text import TextExtractor
 from knowledge.core.errors import UnsupportedMediaType
-from knowledge.core.ports import Extractor
+from knowledge.core.ports import Extractor, InstructionScanner
 
-__all__ = ["Extractors", "MarkdownExtractor", "MediaType", "TextExtractor", "decide"]
+__all__ = [
+    "DocxExtractor",
+    "Extractors",
+    "HtmlExtractor",
+    "MarkdownExtractor",
+    "MediaType",
+    "PdfExtractor",
+    "TextExtractor",
+    "decide",
+]
 
 
 class Extractors:
     """Which extractor reads which media type. The first that supports it wins, and those that an
-    installation registers come before the built-in ones."""
+    installation registers come before the built-in ones. The scanner is for text that a document
+    hides from its readers."""
 
-    def __init__(self, registered: Sequence[Extractor] = ()) -> None:
+    def __init__(
+        self,
+        registered: Sequence[Extractor] = (),
+        *,
+        instruction_scanner: InstructionScanner | None = None,
+    ) -> None:
         self._extractors: tuple[Extractor, ...] = (
             *registered,
             MarkdownExtractor(),
             TextExtractor(),
+            PdfExtractor(),
+            HtmlExtractor(instruction_scanner),
+            DocxExtractor(instruction_scanner),
         )
 
     def for_type(self, media_type: str) -> Extractor:

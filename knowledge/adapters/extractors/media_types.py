@@ -26,6 +26,10 @@ SVG = "image/svg+xml"
 XML = "text/xml"
 PDF = "application/pdf"
 ZIP = "application/zip"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+DOCX = _OFFICE + "wordprocessingml.document"
+XLSX = _OFFICE + "spreadsheetml.sheet"
+PPTX = _OFFICE + "presentationml.presentation"
 UNKNOWN = "application/octet-stream"
 
 # Claims that say nothing: what programs send when they do not know.
@@ -75,11 +79,15 @@ _MAGIC = (
 # Signatures that are also words a text may begin with; they count only before binary bytes.
 _MAGIC_LIKE_TEXT = frozenset({b"BZh", b"ID3", b"OggS", b"fLaC"})
 
-# Formats that are a ZIP or an OLE container inside.
+# ZIP packages that a part of theirs gives away; the names of parts stand there uncompressed.
+_CONTENT_TYPES = b"[Content_Types].xml"
+_PACKAGES = ((b"word/document", DOCX), (b"xl/workbook", XLSX), (b"ppt/presentation", PPTX))
+
+_GIVEN_AWAY = frozenset(kind for _, kind in _PACKAGES)
+_PARSED = frozenset({PDF, DOCX})
+
+# Formats that are a ZIP or an OLE container inside, with nothing simple to tell them by.
 _CONTAINED = {
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ZIP,
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ZIP,
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation": ZIP,
     "application/vnd.oasis.opendocument.text": ZIP,
     "application/epub+zip": ZIP,
     "application/java-archive": ZIP,
@@ -109,9 +117,9 @@ _BY_EXTENSION = {
     "gif": "image/gif",
     "tif": "image/tiff",
     "tiff": "image/tiff",
-    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "docx": DOCX,
+    "xlsx": XLSX,
+    "pptx": PPTX,
     "odt": "application/vnd.oasis.opendocument.text",
     "epub": "application/epub+zip",
     "jar": "application/java-archive",
@@ -124,6 +132,8 @@ _BY_EXTENSION = {
 _TEXT_APPLICATIONS = frozenset({"application/json", "application/rtf", "application/postscript"})
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
 _SNIFFED = 4_096
+# Readers accept white space before a PDF's header, and some programs write it.
+_PDF_LATER = re.compile(rb"[ \t\r\n\f\0]{1,1024}%PDF-")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]|[\x80-\xff]{2}")
 
 _BEFORE_MARKUP = r"\s*(?:<!--(?:(?!-->).)*-->\s*|<\?xml\b(?:(?!\?>).)*\?>\s*)*"
@@ -148,13 +158,17 @@ def decide(content: bytes, *, claimed: str | None, filename: str | None) -> Medi
     claim, charset = _parsed(claimed)
     named = _BY_EXTENSION.get(PurePosixPath(filename or "").suffix.lower().removeprefix("."))
     sniffed = _sniffed(content)
+    nameless = sniffed is None and _is_binary(content)
     for stated in (claim, named):
-        if stated and not _agrees(stated, sniffed):
+        # Binary bytes of no known kind may be a damaged file of the stated one: its reader says.
+        if stated and not _agrees(stated, sniffed) and not (nameless and stated in _PARSED):
             raise MediaTypeMismatch(
                 f"The bytes are {sniffed or 'text'} and not {stated}.",
                 claimed=stated,
                 found=sniffed or PLAIN,
             )
+    if sniffed in _GIVEN_AWAY and claim in {ZIP, None}:
+        return MediaType(str(sniffed), charset)
     if claim and _CONTAINED.get(claim, claim) == sniffed == _CONTAINED.get(named or "", ""):
         return MediaType(named or claim, charset)
     return MediaType(claim or named or sniffed or _without_a_name(content), charset)
@@ -174,11 +188,8 @@ def _parsed(claimed: str | None) -> tuple[str | None, str | None]:
 
 def _sniffed(content: bytes) -> str | None:
     """The type that the first bytes give away; `None` for text of no particular kind."""
-    for signature, kind in _MAGIC:
-        if content.startswith(signature) and (
-            signature not in _MAGIC_LIKE_TEXT or _CONTROLS.search(content[:_SNIFFED])
-        ):
-            return kind
+    if signed := _by_signature(content):
+        return _package(content) if signed == ZIP else signed
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
     if content[:2] == b"MZ" and _CONTROLS.search(content[:_SNIFFED]):
@@ -192,9 +203,28 @@ def _sniffed(content: bytes) -> str | None:
     return XML if _XML.match(head) else None
 
 
+def _by_signature(content: bytes) -> str | None:
+    if _PDF_LATER.match(content):
+        return PDF
+    for signature, kind in _MAGIC:
+        if content.startswith(signature) and (
+            signature not in _MAGIC_LIKE_TEXT or _CONTROLS.search(content[:_SNIFFED])
+        ):
+            return kind
+    return None
+
+
+def _package(content: bytes) -> str:
+    if _CONTENT_TYPES not in content:
+        return ZIP
+    return next((kind for part, kind in _PACKAGES if part in content), ZIP)
+
+
 def _agrees(stated: str, sniffed: str | None) -> bool:
     if sniffed is None:
         return _is_text(stated)
+    if stated == ZIP and sniffed in _GIVEN_AWAY:
+        return True
     return sniffed in {stated, _CONTAINED.get(stated)} or (sniffed == XML and _is_text(stated))
 
 
@@ -202,6 +232,10 @@ def _is_text(kind: str) -> bool:
     return (
         kind.startswith("text/") or kind in _TEXT_APPLICATIONS or kind.endswith(("+xml", "+json"))
     )
+
+
+def _is_binary(content: bytes) -> bool:
+    return byte_order_mark(content) is None and _CONTROLS.search(content[:_SNIFFED]) is not None
 
 
 def _without_a_name(content: bytes) -> str:
