@@ -52,8 +52,8 @@ _BYTES_PER_LEXEME: Final = 8
 MAX_HEAD_TERMS: Final = 1_000
 # Positions between the fields, so that no phrase runs from one into the next.
 _FIELD_GAP: Final = 10
-# How many words may narrow down a rarest word that is too common by itself.
-_NARROWING_WORDS: Final = 3
+# Beside how many of the next words one may stand that is too common to be looked at by itself.
+_PARTNERS: Final = 2
 
 
 # --- lexemes and literals --------------------------------------------------------------------
@@ -256,44 +256,23 @@ def calibrated(score: float, maximum: float) -> float:
     return min(max(score / maximum, 0.0), 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """Which chunks to score: those that `tsquery` matches, about `expected` of them.
+def candidates(frequencies: Mapping[str, int], budget: int, *, alone: int) -> str:
+    """A tsquery that matches the chunks worth scoring; empty when no word occurs at all.
 
-    `required` words, when there are any, must be present beside one of `lexemes`. `tsquery` is
-    empty when no word of the query occurs at all.
-    """
-
-    lexemes: tuple[str, ...]
-    required: tuple[str, ...]
-    expected: int
-    tsquery: str
-
-
-def candidate_lexemes(frequencies: Mapping[str, int], budget: int) -> Candidates:
-    """Rarest words first, until their frequencies sum to more than `budget` chunks.
-
-    Rare words decide a BM25 score, so chunks that hold only common ones are not worth scoring.
-    When even the rarest word is in more than `budget` chunks, it must stand beside one of the
-    next rarest. Words that occur nowhere select nothing and are left out.
+    Rare words decide a BM25 score, so words are taken rarest first, until their frequencies sum to
+    more than `budget` chunks, of which the index reads no more than the numbers. As many as sum to
+    at most `alone` chunks select a chunk by themselves; each commoner one must stand beside one
+    of the next words, since a chunk with that word and none of the rest would be far down. Words
+    that occur nowhere are left out. The rarest word of all always selects something.
     """
     present = sorted((df, lexeme) for lexeme, df in frequencies.items() if df > 0 and lexeme)
-    if not present:
-        return Candidates(lexemes=(), required=(), expected=0, tsquery="")
-    rarest_df, rarest = present[0]
-    if rarest_df > budget and len(present) > 1:
-        beside = tuple(lexeme for _, lexeme in present[1 : 1 + _NARROWING_WORDS])
-        return Candidates(
-            lexemes=beside,
-            required=(rarest,),
-            expected=rarest_df,
-            tsquery=f"{quoted_lexeme(rarest)} & ({any_of(beside)})",
-        )
-    chosen: list[str] = []
+    selected: list[str] = []
     total = 0
-    for df, lexeme in present:
-        if chosen and total + df > budget:
-            break
-        chosen.append(lexeme)
+    for place, (df, lexeme) in enumerate(present):
+        beside = [partner for _, partner in present[place + 1 : place + 1 + _PARTNERS]]
         total += df
-    return Candidates(lexemes=tuple(chosen), required=(), expected=total, tsquery=any_of(chosen))
+        if selected and (total > budget or (total > alone and not beside)):
+            break
+        word = quoted_lexeme(lexeme)
+        selected.append(word if total <= alone or not beside else f"{word} & ({any_of(beside)})")
+    return " | ".join(selected)

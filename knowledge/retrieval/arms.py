@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Protocol
 
 from knowledge.core.scope import ReadScope
 from knowledge.core.types import KnowledgeQuery
 from knowledge.models import VisibilitySpace
+from knowledge.retrieval.prepared import Prepared, shape_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class SearchView:
 
     @classmethod
     def of(cls, scope: ReadScope, *, as_of: datetime | None = None) -> SearchView:
-        rows = VisibilitySpace.objects.visible_to(scope).values_list("id", "languages", "analyzers")
+        rows = _spaces(shape_of(scope)).rows(scope)
         spaces, languages, analyzers = set[int](), set[str](), set[str]()
         for number, written, indexed in rows:
             spaces.add(number)
@@ -40,6 +42,12 @@ class SearchView:
             languages=tuple(sorted(languages)),
             analyzers=tuple(sorted(analyzers)),
         )
+
+
+@cache
+def _spaces(shape: ReadScope) -> Prepared:
+    visible = VisibilitySpace.objects.visible_to(shape)
+    return Prepared.of(visible.values_list("id", "languages", "analyzers"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
+from django.db.models import F
+
+from knowledge.core.scope import ReadScope
 from knowledge.core.types import Authority, Candidate, RankedPassage
 from knowledge.models import Chunk
 from knowledge.retrieval.arms import SearchView
+from knowledge.retrieval.prepared import AS_OF, NUMBERS, AnyOf, Prepared, shape_of
 
 _FIELDS = (
     "id",
@@ -36,11 +41,8 @@ def load_candidates(
 ) -> list[Candidate]:
     """The passages behind the numbers, without their texts; what the caller may not read is not
     among them."""
-    rows = (
-        Chunk.objects.searchable(view.scope, as_of=view.as_of)
-        .filter(pk__in=list(match))
-        .values_list(*_FIELDS)
-    )
+    statement = _searchable(shape_of(view.scope), as_of=view.as_of is not None)
+    rows = statement.rows(view.scope, {NUMBERS: list(match), AS_OF: view.as_of})
     return [
         Candidate(
             chunk_id=chunk_id,
@@ -85,6 +87,13 @@ def load_candidates(
             project_scope,
         ) in rows
     ]
+
+
+@cache
+def _searchable(shape: ReadScope, *, as_of: bool) -> Prepared:
+    found = Chunk.objects.searchable(shape, as_of=AS_OF if as_of else None)
+    found = found.filter(AnyOf(F("pk"), NUMBERS)).order_by()
+    return Prepared.of(found.values_list(*_FIELDS))
 
 
 def with_text(passages: Sequence[RankedPassage]) -> tuple[RankedPassage, ...]:

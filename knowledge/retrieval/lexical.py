@@ -27,8 +27,12 @@ from knowledge.retrieval.arms import Found, SearchView
 
 # A viewer of no more chunks than this has all of them scored.
 SMALL_VIEW = 5_000
-# How many candidates a larger view scores.
-CANDIDATE_BUDGET = 10_000
+# In how many chunks the words may stand, added up, that select what a larger view has scored.
+CANDIDATE_BUDGET = 12_000
+# One part in so many of it is for words that select a chunk by themselves.
+_ALONE = 10
+# How many times the budget is scored at most: more than one word alone can ask for that.
+_MOST = 2
 # What a corrected word counts, against one that was found as it was written.
 CORRECTED = 0.8
 MOST_CORRECTIONS = 4
@@ -38,18 +42,21 @@ MOST_CORRECTIONS = 4
 _SEARCH = """
     SELECT u.chunk, u.score + {bonus} AS score FROM (
         SELECT t.chunk, t.score, t.tsv || ''::tsvector AS tsv FROM (
-            SELECT i.chunk, %(factor)s::float8 * (i.sv <#> %(query)s::sparsevec) AS score, i.tsv
-            FROM knowledge_chunk_index i {live}
-              AND i.space = ANY (%(spaces)s::int[]) AND i.tsv @@ %(candidates)s::tsquery
-            ORDER BY score DESC, i.chunk LIMIT %(limit)s
+            SELECT c.chunk, %(factor)s::float8 * (c.sv <#> %(query)s::sparsevec) AS score, c.tsv
+            FROM (
+                SELECT i.chunk, i.sv, i.tsv FROM knowledge_chunk_index i {live}
+                  AND i.space = ANY (%(spaces)s::int[]) AND i.tsv @@ %(candidates)s::tsquery
+                LIMIT %(most)s
+            ) c
+            ORDER BY score DESC, c.chunk LIMIT %(limit)s
         ) t OFFSET 0
     ) u ORDER BY score DESC, u.chunk
 """
 _NOW = "WHERE i.live"
 # As of an earlier instant: per document the version, and of it the chunk set, that was live then.
 _AS_OF = """
-    JOIN knowledge_chunk c ON c.id = i.chunk
-    JOIN knowledge_chunkset s ON s.id = c.chunk_set_id
+    JOIN knowledge_chunk k ON k.id = i.chunk
+    JOIN knowledge_chunkset s ON s.id = k.chunk_set_id
     JOIN knowledge_documentversion v ON v.id = s.version_id
     WHERE v.ingested_at <= %(as_of)s AND (v.superseded_at IS NULL OR v.superseded_at > %(as_of)s)
       AND s.published_at <= %(as_of)s AND (s.retired_at IS NULL OR s.retired_at > %(as_of)s)
@@ -95,11 +102,14 @@ class LexicalArm:
         # occurs nowhere.
         fewest = 0 if view.as_of is None else 1
         counted = {form: max(df, fewest) for form, df in weighed.frequencies.items()}
-        budget = sum(counted.values()) if total <= self._small_view else self._budget
-        candidates = bm25.candidate_lexemes(counted, budget)
-        if not weighed.vector or not candidates.tsquery:
+        if total <= self._small_view:
+            budget = alone = sum(counted.values())
+        else:
+            budget, alone = self._budget, self._budget // _ALONE
+        candidates = bm25.candidates(counted, budget, alone=alone)
+        if not weighed.vector or not candidates:
             return Found(scores={}, notes=notes)
-        scores = _score(view, weighed, candidates.tsquery, limit)
+        scores = _score(view, weighed, candidates, limit, most=_MOST * budget)
         return Found(
             scores={chunk: bm25.calibrated(score, weighed.maximum) for chunk, score in scores},
             notes=notes,
@@ -161,7 +171,7 @@ class LexicalArm:
 
 
 def _score(
-    view: SearchView, weighed: WeighedQuery, candidates: str, limit: int
+    view: SearchView, weighed: WeighedQuery, candidates: str, limit: int, *, most: int
 ) -> list[tuple[int, float]]:
     pairs = {
         f"pair_{number}": bm25.near(pair.first, pair.second)
@@ -182,6 +192,7 @@ def _score(
                 "candidates": candidates,
                 "as_of": view.as_of,
                 "limit": limit,
+                "most": most,
                 **pairs,
             },
         )

@@ -24,7 +24,7 @@ from knowledge.retrieval.arms import SearchArm, SearchView
 from knowledge.retrieval.candidates import load_candidates, with_text
 from knowledge.retrieval.trace import record_trace
 
-CANDIDATES = 100
+CANDIDATES = 50
 NOTHING_FOUND = "Nothing that you may see matches these words."
 
 

@@ -4,11 +4,39 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from psycopg.types.json import Jsonb
 
 from access.principal import Principal
 from knowledge.core.analysis import ANALYZER_VERSION
-from knowledge.core.types import KnowledgeQuery, SearchResult
-from knowledge.models import RecallTrace, TracedPassage
+from knowledge.core.types import KnowledgeQuery, Omitted, RankedPassage, SearchResult
+
+# One statement for a trace and its passages: every search waits for it.
+_RECORD = """
+    WITH trace AS (
+        INSERT INTO knowledge_recalltrace (
+            id, tenant_id, principal_id, surface, current_scope, sensitivity_ceiling, query_text,
+            as_of, live, policy, analyzer_version, beliefs, notes, omitted, block_sha256,
+            block_tokens, duration_ms, created_at
+        ) VALUES (
+            %(id)s, %(tenant)s, %(principal)s, %(surface)s, %(current_scope)s, %(ceiling)s, %(text)s,
+            %(as_of)s, %(live)s, %(policy)s, %(analyzer)s, %(beliefs)s, %(notes)s, %(omitted)s,
+            %(block_sha256)s, %(block_tokens)s, %(duration_ms)s, %(created_at)s
+        ) RETURNING id, tenant_id
+    )
+    INSERT INTO knowledge_tracedpassage (
+        trace_id, tenant_id, position, chunk_id, document_id, content_sha256, title, heading_path,
+        doc_date, instruction_like, tokens, score, terms, arms
+    )
+    SELECT trace.id, trace.tenant_id, p.*
+    FROM trace, jsonb_to_recordset(%(passages)s) AS p (
+        position int, chunk_id text, document_id uuid, content_sha256 text, title text,
+        heading_path text[], doc_date date, instruction_like bool, tokens int, score float8,
+        terms jsonb, arms jsonb
+    )
+"""
 
 
 def record_trace(
@@ -24,51 +52,56 @@ def record_trace(
     Title, path, date and flag are kept as they were shown, so that the block can be made again
     after a retitle; the text stays the chunk's own, so that a deletion takes it away here too.
     """
-    trace = RecallTrace.objects.create(
-        id=result.trace_id,
-        tenant_id=principal.tenant_id,
-        principal_id=principal.principal_id,
-        surface=principal.surface,
-        current_scope=query.current_scope,
-        sensitivity_ceiling=principal.sensitivity_ceiling,
-        query_text=query.text,
-        as_of=result.as_of,
-        live=query.as_of is None,
-        policy=result.policy,
-        analyzer_version=ANALYZER_VERSION,
-        beliefs=list(query.beliefs),
-        notes=list(result.notes),
-        omitted=[
-            {
-                "chunk_id": omitted.chunk_id,
-                "document_id": str(omitted.document_id),
-                "reason": omitted.reason,
-                "tokens": omitted.tokens,
-                "score": omitted.score,
-            }
-            for omitted in result.omitted
-        ],
-        block_sha256=result.block.sha256,
-        block_tokens=result.block.tokens,
-        duration_ms=duration_ms,
-        created_at=created_at,
-    )
-    TracedPassage.objects.bulk_create(
-        TracedPassage(
-            trace=trace,
-            tenant_id=principal.tenant_id,
-            position=position,
-            chunk_id=passage.candidate.chunk_id,
-            document_id=passage.candidate.document_id,
-            content_sha256=passage.candidate.content_sha256,
-            title=passage.candidate.title,
-            heading_path=list(passage.candidate.heading_path),
-            doc_date=passage.candidate.doc_date,
-            instruction_like=passage.candidate.instruction_like,
-            tokens=passage.candidate.tokens,
-            score=passage.score,
-            terms=asdict(passage.terms),
-            arms=dict(passage.candidate.arms),
-        )
-        for position, passage in enumerate(result.passages)
-    )
+    values: dict[str, Any] = {
+        "id": result.trace_id,
+        "tenant": principal.tenant_id,
+        "principal": principal.principal_id,
+        "surface": principal.surface,
+        "current_scope": query.current_scope,
+        "ceiling": principal.sensitivity_ceiling,
+        "text": query.text,
+        "as_of": result.as_of,
+        "live": query.as_of is None,
+        "policy": result.policy,
+        "analyzer": ANALYZER_VERSION,
+        "beliefs": Jsonb(list(query.beliefs)),
+        "notes": list(result.notes),
+        "omitted": Jsonb([_left_out(omitted) for omitted in result.omitted]),
+        "block_sha256": result.block.sha256,
+        "block_tokens": result.block.tokens,
+        "duration_ms": duration_ms,
+        "created_at": created_at,
+        "passages": Jsonb(
+            [_shown(place, passage) for place, passage in enumerate(result.passages)]
+        ),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_RECORD, values)
+
+
+def _left_out(omitted: Omitted) -> dict[str, Any]:
+    return {
+        "chunk_id": omitted.chunk_id,
+        "document_id": str(omitted.document_id),
+        "reason": omitted.reason,
+        "tokens": omitted.tokens,
+        "score": omitted.score,
+    }
+
+
+def _shown(position: int, passage: RankedPassage) -> dict[str, Any]:
+    candidate = passage.candidate
+    return {
+        "position": position,
+        "chunk_id": candidate.chunk_id,
+        "document_id": str(candidate.document_id),
+        "content_sha256": candidate.content_sha256,
+        "title": candidate.title,
+        "heading_path": list(candidate.heading_path),
+        "doc_date": candidate.doc_date and candidate.doc_date.isoformat(),
+        "instruction_like": candidate.instruction_like,
+        "tokens": candidate.tokens,
+        "score": passage.score,
+        "terms": asdict(passage.terms),
+        "arms": dict(candidate.arms),
+    }

@@ -110,18 +110,22 @@ def test_a_calibrated_score_is_a_share_of_the_best() -> None:
 
 
 def test_candidates_are_the_rarest_words_within_the_budget() -> None:
-    found = bm25.candidate_lexemes({"common": 900, "rare": 3, "some": 40, "absent": 0}, 100)
-    assert found.lexemes == ("rare", "some")
-    assert found.tsquery == "'rare' | 'some'"
-    assert (found.required, found.expected) == ((), 43)
+    frequencies = {"common": 900, "rare": 3, "some": 40, "absent": 0}
+    assert bm25.candidates(frequencies, 100, alone=100) == "'rare' | 'some'"
 
 
-def test_a_common_rarest_word_needs_company() -> None:
-    found = bm25.candidate_lexemes({"a": 500, "b": 600, "c": 700, "d": 800, "e": 900}, 100)
-    assert found.tsquery == "'a' & ('b' | 'c' | 'd')"
-    alone = bm25.candidate_lexemes({"a": 500}, 100)
-    assert alone.tsquery == "'a'"
-    assert bm25.candidate_lexemes({"a": 0}, 100).tsquery == ""
+def test_a_common_word_needs_company() -> None:
+    frequencies = {"a": 50, "b": 60, "c": 70, "d": 80, "e": 900}
+    assert bm25.candidates(frequencies, 200, alone=50) == (
+        "'a' | 'b' & ('c' | 'd') | 'c' & ('d' | 'e')"
+    )
+    assert bm25.candidates({"a": 500, "b": 600, "c": 700, "d": 800}, 100, alone=10) == (
+        "'a' & ('b' | 'c')"
+    )
+    # Nobody is left to stand beside, and something was selected already.
+    assert bm25.candidates({"a": 40, "b": 60}, 100, alone=50) == "'a'"
+    assert bm25.candidates({"a": 500}, 100, alone=10) == "'a'"
+    assert bm25.candidates({"a": 0}, 100, alone=10) == ""
 
 
 @given(any_text, any_text)
@@ -135,7 +139,7 @@ def test_any_string_makes_a_well_formed_literal(first: str, second: str) -> None
         rf"{LITERAL.pattern} <-> {LITERAL.pattern} \| {LITERAL.pattern} <2> {LITERAL.pattern}",
         bm25.near(first, second),
     )
-    bm25.candidate_lexemes({first: 3, second: 5}, 4)
+    bm25.candidates({first: 3, second: 5}, 4, alone=4)
 
 
 @given(any_text, any_text, any_text)
@@ -147,8 +151,15 @@ def test_weights_are_positive_and_finite_for_any_text(title: str, path: str, bod
     made.tsvector.encode()
 
 
-@given(st.dictionaries(any_text, st.integers(-5, 10**7)), st.integers(0, 10**6))
-def test_candidates_never_raise(frequencies: dict[str, int], budget: int) -> None:
-    found = bm25.candidate_lexemes(frequencies, budget)
-    assert bool(found.tsquery) == bool(found.lexemes)
-    assert set(found.lexemes) <= frequencies.keys()
+@given(
+    st.dictionaries(any_text, st.integers(-5, 10**7)), st.integers(0, 10**6), st.integers(0, 10**6)
+)
+def test_candidates_hold_a_word_that_occurs_or_there_are_none(
+    frequencies: dict[str, int], budget: int, alone: int
+) -> None:
+    found = bm25.candidates(frequencies, budget, alone=alone)
+    occurring = [word for word, df in frequencies.items() if word and df > 0]
+    assert bool(found) == bool(occurring)
+    if found:
+        rarest = min(occurring, key=lambda word: (frequencies[word], word))
+        assert found.startswith(bm25.quoted_lexeme(rarest))

@@ -189,7 +189,7 @@ def test_no_text_raises(text: str, objective: str, entities: list[str]) -> None:
     assert all(0 < weight <= 1 for weight in formed.weights.values())
     assert formed == form_query(query)
     assert bool(weighed.vector) != bool(weighed.notes)
-    bm25.candidate_lexemes(weighed.frequencies, 100)
+    bm25.candidates(weighed.frequencies, 100, alone=10)
 
 
 class Tongues:
