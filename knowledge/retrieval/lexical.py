@@ -109,7 +109,11 @@ class LexicalArm:
         candidates = bm25.candidates(counted, budget, alone=alone)
         if not weighed.vector or not candidates:
             return Found(scores={}, notes=notes)
-        scores = _score(view, weighed, candidates, limit, most=_MOST * budget)
+        most = _MOST * budget
+        occurring = [df for df in counted.values() if df > 0]
+        if len(occurring) == 1 and occurring[0] > most:
+            notes = (*notes, f"{occurring[0]:,} passages hold the word; {most:,} were ranked.")
+        scores = _score(view, weighed, candidates, limit, most=most)
         return Found(
             scores={chunk: bm25.calibrated(score, weighed.maximum) for chunk, score in scores},
             notes=notes,

@@ -17,9 +17,19 @@ from access.tenancy import tenant_session
 from knowledge.core.errors import InvalidQuery
 from knowledge.core.query import MAX_TEXT, NOTHING_TO_SEARCH_FOR, ONLY_STOP_WORDS
 from knowledge.core.rendering import parse_block
-from knowledge.core.types import Authority, ConnectorIdentity, OmittedReason, SearchResult
+from knowledge.core.scope import resolve_scope
+from knowledge.core.types import (
+    Authority,
+    ConnectorIdentity,
+    KnowledgeQuery,
+    OmittedReason,
+    SearchResult,
+)
 from knowledge.models import DocumentVersion, RecallTrace
+from knowledge.retrieval.arms import Found, SearchView
+from knowledge.retrieval.lexical import LexicalArm
 from knowledge.retrieval.search import NOTHING_FOUND
+from knowledge.wiring import store as wired_store
 from tests.support import admit, ask, principal, texts
 
 pytestmark = pytest.mark.django_db
@@ -524,3 +534,26 @@ def test_a_search_leaves_a_trace_of_what_was_shown() -> None:
     assert passage.title == "guide"
     assert passage.score == answer.passages[0].score
     assert len(trace.omitted) == len(answer.omitted)
+
+
+# --- views too large to score every chunk ----------------------------------------------------
+
+
+def test_a_large_view_scores_what_its_words_allow_and_says_when_that_is_not_all(
+    blob_root: Path,
+) -> None:
+    for number in range(6):
+        admit(f"The relay of hall {number} hums near bench{number}.", title=f"hall {number}")
+    by = principal()
+    arm = LexicalArm(wired_store().ingestor.stemmer, budget=2, small_view=0)
+
+    def found(text: str) -> Found:
+        with tenant_session(by.tenant_id):
+            view = SearchView.of(resolve_scope(by, None))
+            return arm.search(view, KnowledgeQuery(text=text), 10)
+
+    common = found("relay")
+    assert len(common.scores) == 4
+    assert common.notes == ("6 passages hold the word; 4 were ranked.",)
+    telling = found("bench3 relay")
+    assert (len(telling.scores), telling.notes) == (1, ())
