@@ -6,7 +6,8 @@ import hashlib
 import io
 import mimetypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import IO, cast
 from uuid import UUID
@@ -51,9 +52,35 @@ def put(
     filename: str,
     media_type: str = "",
     attribution: str = "",
-    origin: ArtifactOrigin = ArtifactOrigin.UPLOAD,
 ) -> Artifact:
     """Stores a file for a principal; it lives `ARTIFACT_TTL_DAYS` unless something names it."""
+    with putting(
+        principal,
+        content,
+        filename=filename,
+        media_type=media_type,
+        attribution=attribution,
+        expires_at=timezone.now() + timedelta(days=settings.ARTIFACT_TTL_DAYS),
+    ) as artifact:
+        return artifact
+
+
+@contextmanager
+def putting(
+    principal: Principal,
+    content: IO[bytes],
+    *,
+    filename: str,
+    media_type: str = "",
+    attribution: str = "",
+    origin: ArtifactOrigin = ArtifactOrigin.UPLOAD,
+    expires_at: datetime | None = None,
+) -> Iterator[Artifact]:
+    """Stores a file, and gives its row in the transaction that makes it.
+
+    The caller may write rows of its own that name it; when that fails for certain, the bytes are
+    taken back with the row.
+    """
     filename = _checked(filename, "file name", FILENAME_LIMIT, required=True)
     attribution = _checked(attribution, "attribution", ATTRIBUTION_LIMIT)
     measured = _Measured(content, settings.MAX_UPLOAD_BYTES)
@@ -61,7 +88,7 @@ def put(
     key = blobs.put(cast("IO[bytes]", measured))
     try:
         with tenant_session(principal.tenant_id):
-            return Artifact.objects.create(
+            yield Artifact.objects.create(
                 tenant_id=principal.tenant_id,
                 principal_id=principal.principal_id,
                 origin=origin,
@@ -71,7 +98,7 @@ def put(
                 sha256=measured.sha256,
                 byte_size=measured.size,
                 storage_key=key,
-                expires_at=timezone.now() + timedelta(days=settings.ARTIFACT_TTL_DAYS),
+                expires_at=expires_at,
             )
     except (OperationalError, InterfaceError):
         # Whether the row was committed is unknown; if it was not, the sweeper removes the bytes.

@@ -7,6 +7,7 @@ row last, so that whatever is interrupted is found again by the next run.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -32,12 +33,23 @@ class SweepReport:
     orphans: int = 0
 
 
+_beforehand: list[Callable[[], None]] = []
+
+
+def register_expiry(expire: Callable[[], None]) -> None:
+    """Lets a layer above hand over, before each sweep, what its own rows kept until now."""
+    _beforehand.append(expire)
+
+
 def sweep(*, dry_run: bool = False) -> SweepReport:
     """Removes the blob and the row of every expired artifact, and blobs that have no row.
 
     A blob without a row is removed only after `ORPHAN_GRACE_HOURS`: an ingest writes its source
     before the transaction that names it.
     """
+    if not dry_run:
+        for expire in _beforehand:
+            expire()
     swept, failed = _sweep_expired(dry_run=dry_run)
     orphans, stuck = _sweep_orphans(dry_run=dry_run)
     report = SweepReport(swept=swept, failed=failed + stuck, orphans=orphans)

@@ -196,6 +196,8 @@ CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
 ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
 # An unfinished ingest that nobody has worked on for so long is given up.
 ABANDONED_INGEST_DAYS = environment.number("ABANDONED_INGEST_DAYS", 7, least=1)
+# Days that a proposal to keep a file waits for an operator.
+PROPOSAL_DAYS = environment.number("PROPOSAL_DAYS", 30, least=1)
 MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, least=1)
 # Compiling the rules takes seconds; a process that finds them here starts at once.
 SECRET_RULES_CACHE = environment.folder("SECRET_RULES_CACHE", VAR / "secret-rules")

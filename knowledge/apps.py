@@ -9,7 +9,10 @@ class KnowledgeConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from artifacts.sweeper import register_expiry  # noqa: PLC0415 - needs the registry
         from knowledge import checks  # noqa: F401, PLC0415 - registers the system checks
-        from knowledge.wiring import register_read_rules  # noqa: PLC0415 - needs the registry
+        from knowledge.ingest.proposals import expire_proposals  # noqa: PLC0415
+        from knowledge.wiring import register_read_rules  # noqa: PLC0415
 
         register_read_rules()
+        register_expiry(expire_proposals)

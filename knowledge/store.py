@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import IO
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -15,12 +16,21 @@ from knowledge.core.assembly import RecallItem
 from knowledge.core.fingerprint import is_chunk_id
 from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
-from knowledge.core.types import IngestRequest, IngestResult, KnowledgeQuery, SearchResult
-from knowledge.ingest import jobs
+from knowledge.core.types import (
+    Actor,
+    IngestRequest,
+    IngestResult,
+    KnowledgeQuery,
+    ProposalRequest,
+    SearchResult,
+)
+from knowledge.ingest import attachments, jobs, proposals
 from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.pipeline import Ingestor
+from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
 from knowledge.lifecycle.delete import DeletionReceipt, delete_document
-from knowledge.models import Chunk, Document, IngestJob
+from knowledge.models import Attachment, Chunk, Document, IngestJob, RetentionProposal
+from knowledge.models.attachment import AttachmentQuerySet
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.search import Searcher
@@ -53,6 +63,58 @@ class KnowledgeStore:
     def run_job(self, job_id: UUID) -> list[UUID]:
         """One attempt at a background job. Returns the jobs to hint at now that it has ended."""
         return jobs.run(self.ingestor, job_id)
+
+    def attach(
+        self,
+        content: IO[bytes],
+        principal: Principal,
+        *,
+        conversation_id: str,
+        actor: Actor,
+        filename: str,
+        media_type: str = "",
+    ) -> Attachment:
+        """A file of a conversation; whoever stores one hints at its job, when it has one."""
+        return attachments.attach(
+            self.ingestor,
+            principal,
+            content,
+            conversation_id=conversation_id,
+            actor=actor,
+            filename=filename,
+            media_type=media_type,
+        )
+
+    def get_attachment(self, attachment_id: UUID, principal: Principal) -> Attachment:
+        """What became of a file that the principal sent; `NotFound` otherwise."""
+        return attachments.attachment_of(attachment_id, principal)
+
+    def retry_attachments(self, chosen: AttachmentQuerySet) -> list[Attachment]:
+        """Those of an operator's choice that ended badly; whoever asks hints at their jobs."""
+        return attachments.retry(self.ingestor, chosen)
+
+    def delete_conversation(
+        self, conversation_id: str, principal: Principal, *, reason: str = ""
+    ) -> ConversationReceipt:
+        return delete_conversation(conversation_id, principal, reason=reason)
+
+    def propose(self, asked: ProposalRequest, principal: Principal) -> RetentionProposal:
+        """Parks a proposal for an operator to decide on; ingests nothing."""
+        return proposals.propose(self.ingestor, asked, principal)
+
+    def get_proposal(self, proposal_id: UUID, principal: Principal) -> RetentionProposal:
+        """A proposal of the principal's own; `NotFound` otherwise."""
+        return proposals.proposal_of(proposal_id, principal)
+
+    def approve_proposal(self, proposal_id: UUID, operator: Principal) -> RetentionProposal:
+        """Raises `ProposalDecided` when it is too late; whoever approves hints at its job."""
+        return proposals.approve(self.ingestor, proposal_id, operator)
+
+    def decline_proposal(
+        self, proposal_id: UUID, operator: Principal, *, reason: str
+    ) -> RetentionProposal:
+        """Raises `ProposalDecided` when it is too late."""
+        return proposals.decline(proposal_id, operator, reason=reason)
 
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
         return self.searcher.search(query, principal)

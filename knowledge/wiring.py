@@ -63,11 +63,18 @@ def store() -> KnowledgeStore:
 
 
 def register_read_rules() -> None:
-    """A document's source may be read by whoever may see the document."""
+    """A document's source may be read by whoever may see the document.
+
+    The snapshot of a proposal may be read by those who decide on it, and by who proposed it.
+    """
 
     def source_rule(principal: Principal, current_scope: str | None) -> Q:
         spaces = VisibilitySpace.objects.visible_to(resolve_scope(principal, current_scope))
         seen = DocumentVersion.objects.filter(document__space__in=spaces)
         return Q(pk__in=seen.values("source"))
 
+    def snapshot_rule(principal: Principal, current_scope: str | None) -> Q:  # noqa: ARG001
+        return Q() if principal.operator else Q(principal_id=principal.principal_id)
+
     register_read_rule(ArtifactOrigin.KNOWLEDGE_SOURCE, source_rule)
+    register_read_rule(ArtifactOrigin.PROPOSAL, snapshot_rule)

@@ -17,19 +17,31 @@ from django.db import connection
 from django.utils import timezone
 
 from access.models import Operator
+from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from access.trust import Sensitivity
+from access.trust import OriginTrust, Scope, Sensitivity
+from artifacts import store as artifacts
 from artifacts.blobs import blob_store
 from artifacts.models import Artifact, ArtifactOrigin
-from knowledge.core.types import Authority, ChunkSetState, Verdict, Visibility
+from knowledge.core.types import (
+    Actor,
+    Authority,
+    ChunkSetState,
+    ProposalRequest,
+    Verdict,
+    Visibility,
+)
 from knowledge.models import (
+    Attachment,
     Chunk,
     ChunkSet,
     Document,
     DocumentVersion,
     KnowledgeEvent,
+    RetentionProposal,
     VisibilitySpace,
 )
+from knowledge.wiring import store
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 PASSWORD = "correct horse battery staple"
@@ -101,6 +113,56 @@ def make_document(
             surface="api",
         )
     return document
+
+
+def make_attachment(
+    tenant: str,
+    *,
+    filename: str = "runbook.md",
+    conversation_id: str = "c-1",
+    principal_id: str = "alice",
+    actor: Actor = Actor.PRINCIPAL,
+) -> Attachment:
+    """A file that was sent in a conversation; pending, when its owner sent it."""
+    sender = _person(tenant, principal_id)
+    return store().attach(
+        io.BytesIO(f"# Runbook\n\nDrain the node of {filename}.\n".encode()),
+        sender,
+        conversation_id=conversation_id,
+        actor=actor,
+        filename=filename,
+    )
+
+
+def make_proposal(
+    tenant: str,
+    title: str = "Deployment runbook",
+    *,
+    text: str = "# Runbook\n\nDrain the node first.\n",
+    filename: str = "runbook.md",
+    reason: str = "Cited often.",
+    principal_id: str = "agent:scout",
+) -> RetentionProposal:
+    """A file that an agent proposed to keep, waiting for an operator."""
+    agent = _person(tenant, principal_id)
+    return store().propose(
+        ProposalRequest(
+            artifact_id=artifacts.put(agent, io.BytesIO(text.encode()), filename=filename).pk,
+            title=title,
+            visibility=Visibility.TENANT,
+            reason=reason,
+        ),
+        agent,
+    )
+
+
+def _person(tenant: str, principal_id: str) -> Principal:
+    return Principal(
+        tenant_id=tenant,
+        principal_id=principal_id,
+        scopes=frozenset({Scope.WRITE}),
+        max_origin_trust=OriginTrust.USER,
+    )
 
 
 def chunk_ids(document: Document) -> list[str]:

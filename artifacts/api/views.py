@@ -50,7 +50,7 @@ class ArtifactsView(APIView):
             principal_of(request),
             file,
             filename=file.name or "",
-            media_type=upload.validated_data["media_type"] or _part_type(file),
+            media_type=upload.validated_data["media_type"] or part_type(file),
             attribution=upload.validated_data["attribution"],
         )
         return Response(ArtifactSerializer(artifact).data, status=HTTPStatus.CREATED)
@@ -92,7 +92,7 @@ class ArtifactContentView(APIView):
             return response
 
 
-def _part_type(file: UploadedFile[bytes]) -> str:
+def part_type(file: UploadedFile[bytes]) -> str:
     """What the part of a multipart body says of itself; clients call any text `text/plain`.
 
     Then the file's name knows better, and a stated charset is kept either way.

@@ -21,6 +21,7 @@ from knowledge.models import (
     IngestJob,
     KnowledgeEvent,
     RefusalCount,
+    RetentionProposal,
     UnfinishedVersion,
 )
 
@@ -42,6 +43,7 @@ class Overview:
     unfinished: int
     jobs_waiting: int
     jobs_failed: int
+    proposals: int
     refusals: Sequence[Mapping[str, Any]]
     events: list[KnowledgeEvent]
 
@@ -85,6 +87,7 @@ def overview() -> Overview:
         unfinished=unfinished.count(),
         jobs_waiting=jobs["waiting"],
         jobs_failed=jobs["failed"],
+        proposals=RetentionProposal.objects.undecided().count(),
         refusals=list(refusals),
         events=list(KnowledgeEvent.objects.all()[:_EVENTS]),
     )

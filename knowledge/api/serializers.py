@@ -16,14 +16,19 @@ from knowledge.core.query import MAX_TEXT
 from knowledge.core.types import (
     DEFAULT_BATCH_SIZE,
     MAX_BATCH_SIZE,
+    Actor,
+    AttachmentState,
     Authority,
     ConnectorIdentity,
     IngestRequest,
     JobState,
     KnowledgeQuery,
+    ProposalDecision,
+    ProposalRequest,
     Visibility,
 )
 from knowledge.ingest.admission import TITLE_LIMIT
+from knowledge.lifecycle.conversations import DocumentOutcome
 
 
 def choice(vocabulary: Any, **options: Any) -> serializers.ChoiceField:
@@ -299,6 +304,125 @@ class AssembledSerializer(serializers.Serializer[Any]):
     in_turn_recall = AssembledRecallSerializer()
 
 
+# --- attachments and conversations -----------------------------------------------------------
+
+
+class AttachSerializer(serializers.Serializer[Any]):
+    file = serializers.FileField(allow_empty_file=True, max_length=None)
+    conversation_id = serializers.CharField(
+        max_length=200, help_text="Your name for the conversation; it is one of your principal's."
+    )
+    actor = choice(
+        Actor,
+        help_text="Who sent the message. Only the `principal`'s own files become documents, and"
+        " only when the key holds knowledge.write and may vouch for USER.",
+    )
+    media_type = serializers.CharField(required=False, allow_blank=True, default="", max_length=255)
+
+
+class AttachmentSerializer(serializers.Serializer[Any]):
+    attachment_id = serializers.UUIDField()
+    conversation_id = serializers.CharField(source="conversation.conversation_id")
+    artifact_id = serializers.UUIDField()
+    filename = serializers.CharField(source="artifact.filename")
+    media_type = serializers.CharField(source="artifact.media_type")
+    byte_size = serializers.IntegerField(source="artifact.byte_size")
+    sha256 = serializers.CharField(source="artifact.sha256")
+    actor = serializers.CharField()
+    state = choice(
+        AttachmentState,
+        help_text="`stored` files are kept and never become documents; `pending` ones will, or"
+        " will be `refused`, or have `failed` too often. `deleted`: the document went.",
+    )
+    reason = serializers.CharField(help_text="The code of the refusal or the last failure.")
+    attempts = serializers.IntegerField(source="job.attempts", default=0)
+    document_id = serializers.UUIDField(allow_null=True)
+    created_at = serializers.DateTimeField()
+
+
+class DeleteConversationQuerySerializer(StrictSerializer):
+    reason = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")
+
+
+class ConversationQuerySerializer(DeleteConversationQuerySerializer):
+    conversation_id = serializers.CharField(max_length=200)
+
+
+# --- proposals -------------------------------------------------------------------------------
+
+
+class ProposeRetentionSerializer(StrictSerializer):
+    artifact = serializers.UUIDField(help_text="The artifact_id of an uploaded file.")
+    title = serializers.CharField(max_length=TITLE_LIMIT)
+    visibility = serializers.ChoiceField(
+        choices=[str(Visibility.PROJECT), str(Visibility.TENANT)],
+        help_text="What is for one principal alone is that principal's to admit.",
+    )
+    reason = serializers.CharField(max_length=2_000, help_text="Why it is worth keeping.")
+    project_scope = serializers.CharField(
+        max_length=200, required=False, allow_null=True, default=None
+    )
+    sensitivity = choice(Sensitivity, default=Sensitivity.INTERNAL.value)
+    doc_date = serializers.DateField(required=False, allow_null=True, default=None)
+    language = serializers.ChoiceField(
+        choices=sorted(LANGUAGES), required=False, allow_null=True, default=None
+    )
+    origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
+
+    def value(self) -> ProposalRequest:
+        data = self.validated_data
+        return ProposalRequest(
+            artifact_id=data["artifact"],
+            title=data["title"],
+            visibility=Visibility(data["visibility"]),
+            reason=data["reason"],
+            project_scope=data["project_scope"],
+            sensitivity=Sensitivity(data["sensitivity"]),
+            doc_date=data["doc_date"],
+            language=data["language"],
+            origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
+        )
+
+
+class RetentionReceiptSerializer(serializers.Serializer[Any]):
+    verified = serializers.BooleanField(
+        help_text="A version was finalized with at least one admitted chunk."
+    )
+    state = serializers.CharField(help_text="Of the ingest: queued, running, done, refused...")
+    document_id = serializers.UUIDField(allow_null=True)
+    version = serializers.IntegerField(allow_null=True)
+    code = serializers.CharField(help_text="Why not, when it was refused or failed.")
+    report = IngestReportSerializer(allow_null=True)
+
+
+class ProposalSerializer(serializers.Serializer[Any]):
+    proposal_id = serializers.UUIDField()
+    state = choice(ProposalDecision, source="decision")
+    title = serializers.CharField()
+    reason = serializers.CharField()
+    visibility = serializers.CharField()
+    project_scope = serializers.CharField(allow_null=True)
+    sensitivity = serializers.CharField()
+    doc_date = serializers.DateField(allow_null=True)
+    language = serializers.CharField()
+    filename = serializers.CharField()
+    media_type = serializers.CharField()
+    byte_size = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    origin_trust = serializers.CharField()
+    chunks = serializers.IntegerField(source="chunk_count")
+    flagged = serializers.IntegerField(source="flagged_count")
+    instruction_families = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    decided_at = serializers.DateTimeField(allow_null=True)
+    decided_by = serializers.CharField()
+    decision_reason = serializers.CharField()
+    receipt = RetentionReceiptSerializer(
+        allow_null=True, help_text="What came of it, once it is approved."
+    )
+
+
 # --- guards ----------------------------------------------------------------------------------
 
 
@@ -425,4 +549,22 @@ class DeletionReceiptSerializer(serializers.Serializer[Any]):
     index_rows = serializers.IntegerField()
     traced_passages = serializers.IntegerField()
     sources = serializers.ListField(child=serializers.UUIDField())
+    bytes_state = serializers.CharField()
+
+
+class ConversationDocumentSerializer(serializers.Serializer[Any]):
+    document_id = serializers.UUIDField()
+    outcome = choice(
+        DocumentOutcome,
+        help_text="`kept`: another conversation sent the same file. `held`: a legal hold; delete"
+        " the conversation again when it is lifted. `never`: it was not made yet.",
+    )
+    receipt = DeletionReceiptSerializer(allow_null=True)
+
+
+class ConversationReceiptSerializer(serializers.Serializer[Any]):
+    conversation_id = serializers.CharField()
+    deleted_at = serializers.DateTimeField()
+    attachments = serializers.IntegerField(help_text="Files that this call removed.")
+    documents = ConversationDocumentSerializer(many=True)
     bytes_state = serializers.CharField()

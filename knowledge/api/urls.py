@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from django.urls import path
 
-from knowledge.api import views
+from knowledge.api import conversations, proposals, views
 
 urlpatterns = [
     path("v1/tools/knowledge.search", views.SearchView.as_view(), name="search"),
     path("v1/tools/knowledge.ingest", views.IngestView.as_view(), name="ingest"),
+    path(
+        "v1/tools/knowledge.propose_retention",
+        proposals.ProposeRetentionView.as_view(),
+        name="propose-retention",
+    ),
+    path("v1/proposals/<uuid:proposal_id>", proposals.ProposalView.as_view(), name="proposal"),
+    path("v1/attachments", conversations.AttachmentsView.as_view(), name="attachments"),
+    path(
+        "v1/attachments/<uuid:attachment_id>",
+        conversations.AttachmentView.as_view(),
+        name="attachment",
+    ),
+    path(
+        "v1/conversations/<path:conversation_id>",
+        conversations.ConversationView.as_view(),
+        name="conversation",
+    ),
     path("v1/jobs/<uuid:job_id>", views.JobView.as_view(), name="job"),
     path("v1/context/assemble", views.AssembleView.as_view(), name="assemble"),
     path(

@@ -192,6 +192,20 @@ class LegalHold(KnowledgeError):
     status = 409
 
 
+class ConversationDeleted(KnowledgeError):
+    """The conversation was deleted; nothing can be attached to it any more."""
+
+    code = "conversation_deleted"
+    status = 410
+
+
+class ProposalDecided(KnowledgeError):
+    """The proposal has been decided already, or has expired."""
+
+    code = "proposal_decided"
+    status = 409
+
+
 class InvalidQuery(KnowledgeError, Malformed):
     """The query is too long or holds a NUL character."""
 

@@ -17,6 +17,7 @@ _BITS_OF_A_CHARACTER = 5
 _SOURCE_NAMESPACE = UUID("6f1d3a54-7c0e-4f7e-9d0a-2a1f8f6c1b01")
 _BYTES_NAMESPACE = UUID("6f1d3a54-7c0e-4f7e-9d0a-2a1f8f6c1b02")
 _ATTACHMENT_NAMESPACE = UUID("6f1d3a54-7c0e-4f7e-9d0a-2a1f8f6c1b03")
+_PROPOSAL_NAMESPACE = UUID("6f1d3a54-7c0e-4f7e-9d0a-2a1f8f6c1b04")
 
 
 def frame(*parts: Part) -> bytes:
@@ -143,6 +144,11 @@ def document_id_for_attachment(tenant: str, principal: str, sha256: str) -> UUID
     admitted by hand from the same bytes.
     """
     return _named(_ATTACHMENT_NAMESPACE, tenant, principal, sha256)
+
+
+def document_id_for_proposal(tenant: str, principal: str, sha256: str) -> UUID:
+    """The document of a file that an agent proposed to keep, whichever operator approves it."""
+    return _named(_PROPOSAL_NAMESPACE, tenant, principal, sha256)
 
 
 def _named(namespace: UUID, *parts: str) -> UUID:

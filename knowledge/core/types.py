@@ -52,6 +52,38 @@ class JobState(StrEnum):
     FAILED = "failed"
 
 
+class Actor(StrEnum):
+    """Who sent a message, as the host says: the owner, or something on the owner's behalf."""
+
+    PRINCIPAL = "principal"
+    SURFACE = "surface"
+    SCHEDULER = "scheduler"
+
+
+class AttachmentState(StrEnum):
+    """What became of an attached file.
+
+    `stored` is never a document. `pending` will be one, or else `refused`, or `failed` when it
+    was tried too often. The document of an `ingested` one was `deleted` when it went on its own.
+    """
+
+    STORED = "stored"
+    PENDING = "pending"
+    INGESTED = "ingested"
+    REFUSED = "refused"
+    FAILED = "failed"
+    DELETED = "deleted"
+
+
+class ProposalDecision(StrEnum):
+    """What became of a proposal to keep a file; all but `parked` is for good."""
+
+    PARKED = "parked"
+    APPROVED = "approved"
+    DECLINED = "declined"
+    EXPIRED = "expired"
+
+
 class OmittedReason(StrEnum):
     """Why a candidate passage was left out of the block."""
 
@@ -175,6 +207,9 @@ class ConnectorIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
+    """What to admit as what. `derived_id` is an identity that our own code derived, never a
+    caller's: unlike `document_id` it may be the first of its document."""
+
     artifact_id: UUID
     title: str
     visibility: Visibility
@@ -189,6 +224,22 @@ class IngestRequest:
     profile: str = "default"
     resume: bool = False
     batch_size: int = DEFAULT_BATCH_SIZE
+    derived_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalRequest:
+    """What an agent asks an operator to keep, and why."""
+
+    artifact_id: UUID
+    title: str
+    visibility: Visibility
+    reason: str
+    project_scope: str | None = None
+    sensitivity: Sensitivity = Sensitivity.INTERNAL
+    doc_date: date | None = None
+    language: str | None = None
+    origin_trust: OriginTrust | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

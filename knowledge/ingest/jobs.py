@@ -66,7 +66,13 @@ class AttemptsExhausted(VerbatimError):
 # --- asking ----------------------------------------------------------------------------------
 
 
-def enqueue(ingestor: Ingestor, request: IngestRequest, principal: Principal) -> IngestJob:
+def enqueue(
+    ingestor: Ingestor,
+    request: IngestRequest,
+    principal: Principal,
+    *,
+    attempts: int = MOST_ATTEMPTS,
+) -> IngestJob:
     """A job for later, unless it is clear already that the document will be refused.
 
     Nothing is written into the row that holds a secret: title, names and identity are scanned now.
@@ -80,6 +86,7 @@ def enqueue(ingestor: Ingestor, request: IngestRequest, principal: Principal) ->
             principal=_principal_as_json(principal),
             request=asdict(request),
             document_id=document_id,
+            attempts_left=attempts,
             next_attempt_at=at,
             hinted_at=at,
             created_at=at,
@@ -157,7 +164,10 @@ def reconcile() -> list[UUID]:
             lease_until=None,
             finished_at=Now(),
         )
-        IngestJob.objects.filter(finished_at__lt=Now() - KEPT).delete()
+        # What became of an attachment or a proposal is known for as long as there is one.
+        IngestJob.objects.filter(
+            finished_at__lt=Now() - KEPT, attachment__isnull=True, proposal__isnull=True
+        ).delete()
         unhinted = Q(hinted_at__isnull=True) | Q(hinted_at__lte=Now() - HINT_AGAIN)
         due = list(
             IngestJob.objects.due()
@@ -331,6 +341,7 @@ def _request_of(job: IngestJob) -> IngestRequest:
             "authority": Authority(kept["authority"]),
             "doc_date": date.fromisoformat(kept["doc_date"]) if kept["doc_date"] else None,
             "document_id": UUID(kept["document_id"]) if kept["document_id"] else None,
+            "derived_id": UUID(kept["derived_id"]) if kept["derived_id"] else None,
             "source": ConnectorIdentity(**kept["source"]) if kept["source"] else None,
             "origin_trust": OriginTrust(kept["origin_trust"]) if kept["origin_trust"] else None,
             "resume": kept["resume"] or job.attempts > 1,

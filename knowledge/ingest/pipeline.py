@@ -259,8 +259,8 @@ def _stated_date(extracted: ExtractedDocument) -> date | None:
 
 def _document_id(admitted: Admitted, media_type: str) -> UUID:
     request, principal = admitted.request, admitted.principal
-    if request.document_id is not None:
-        return request.document_id
+    if (named := request.document_id or request.derived_id) is not None:
+        return named
     if request.source is not None:
         return fingerprint.document_id_for_source(
             principal.tenant_id, request.source.type, request.source.id

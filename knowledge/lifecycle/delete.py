@@ -25,6 +25,7 @@ from knowledge.models import (
     DocumentVersion,
     IngestJob,
     KnowledgeEvent,
+    RetentionProposal,
     TracedPassage,
     UnfinishedVersion,
     VisibilitySpace,
@@ -72,8 +73,31 @@ def delete_document(
             return _delete(document_id, document, unfinished, principal=principal, reason=reason)
     except LegalHold:
         with tenant_session(principal.tenant_id):
-            _record(KnowledgeEvent.DELETE_REFUSED, document_id, principal, {"reason": "legal_hold"})
+            record_legal_hold(document_id, principal)
         raise
+
+
+def withdraw_document(
+    document_id: UUID, principal: Principal, *, reason: str
+) -> DeletionReceipt | None:
+    """Deletes a document with what the principal withdraws, wherever it is visible by now.
+
+    Under the document's lock, in the caller's transaction. `None` when there is none of theirs,
+    not even an unfinished one; raises `LegalHold`, which the caller records.
+    """
+    own = {"document_id": document_id, "ingested_by_principal_id": principal.principal_id}
+    document = Document.objects.filter(**own).first()
+    unfinished = UnfinishedVersion.objects.filter(**own).first()
+    if document is None and unfinished is None:
+        return None
+    if document is not None and document.legal_hold:
+        raise LegalHold
+    return _delete(document_id, document, unfinished, principal=principal, reason=reason)
+
+
+def record_legal_hold(document_id: UUID, principal: Principal) -> None:
+    """Notes that somebody wanted a document gone and could not have it."""
+    _record(KnowledgeEvent.DELETE_REFUSED, document_id, principal, {"reason": "legal_hold"})
 
 
 def _document(
@@ -109,6 +133,7 @@ def _delete(
 ) -> DeletionReceipt:
     now = timezone.now()
     IngestJob.objects.filter(document_id=document_id).delete()
+    _scrub_proposals(document_id, now)
     chunks = chunk_sets = index_rows = version_count = 0
     sources: tuple[UUID, ...] = ()
     if unfinished is not None:
@@ -151,6 +176,16 @@ def _delete(
         },
     )
     return receipt
+
+
+def _scrub_proposals(document_id: UUID, now: datetime) -> None:
+    """A proposal that became the document keeps who decided and when, and none of its words."""
+    proposals = RetentionProposal.objects.filter(document_id=document_id)
+    snapshots = proposals.filter(snapshot__isnull=False).values_list("snapshot_id", flat=True)
+    artifacts.expire([one for one in snapshots if one is not None], now)
+    proposals.update(
+        snapshot=None, passages=[], title="", filename="", reason="", decision_reason=""
+    )
 
 
 def _record(name: str, document_id: UUID, principal: Principal, data: dict[str, object]) -> None:

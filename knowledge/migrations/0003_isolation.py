@@ -31,5 +31,8 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_refusalcount"),
         tenant_isolation("knowledge_recalltrace"),
         tenant_isolation("knowledge_tracedpassage"),
+        tenant_isolation("knowledge_conversation"),
+        tenant_isolation("knowledge_attachment"),
+        tenant_isolation("knowledge_retentionproposal"),
         INDEX_STORAGE,
     ]

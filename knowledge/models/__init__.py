@@ -1,23 +1,28 @@
 """The tables of the knowledge store."""
 
+from knowledge.models.attachment import Attachment, Conversation
 from knowledge.models.chunk import Chunk, ChunkSet
 from knowledge.models.document import Document, DocumentVersion, VisibilitySpace
 from knowledge.models.events import KnowledgeEvent, RefusalCount
 from knowledge.models.index import ChunkIndex, TermDelta, TermStatistic
 from knowledge.models.job import IngestJob
+from knowledge.models.proposal import RetentionProposal
 from knowledge.models.trace import RecallTrace, TracedPassage
 from knowledge.models.unfinished import UnfinishedVersion
 
 __all__ = [
+    "Attachment",
     "Chunk",
     "ChunkIndex",
     "ChunkSet",
+    "Conversation",
     "Document",
     "DocumentVersion",
     "IngestJob",
     "KnowledgeEvent",
     "RecallTrace",
     "RefusalCount",
+    "RetentionProposal",
     "TermDelta",
     "TermStatistic",
     "TracedPassage",

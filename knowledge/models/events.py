@@ -17,6 +17,11 @@ class KnowledgeEvent(models.Model):
     INGESTED = "knowledge.document.ingested"
     DELETED = "knowledge.document.deleted"
     DELETE_REFUSED = "knowledge.document.delete_refused"
+    CONVERSATION_DELETED = "knowledge.conversation.deleted"
+    PROPOSAL_PARKED = "knowledge.proposal.parked"
+    PROPOSAL_APPROVED = "knowledge.proposal.approved"
+    PROPOSAL_DECLINED = "knowledge.proposal.declined"
+    PROPOSAL_EXPIRED = "knowledge.proposal.expired"
 
     tenant_id = models.CharField(max_length=100)
     name = models.CharField(max_length=100)

@@ -24,6 +24,7 @@ from artifacts.models import Artifact
 from knowledge.core.types import Visibility
 from knowledge.links import citation_link
 from knowledge.models import (
+    Attachment,
     Chunk,
     ChunkIndex,
     Document,
@@ -31,9 +32,18 @@ from knowledge.models import (
     KnowledgeEvent,
     RecallTrace,
     RefusalCount,
+    RetentionProposal,
     TracedPassage,
 )
-from tests.factories import PASSWORD, chunk_ids, make_document, make_operator, make_superuser
+from tests.factories import (
+    PASSWORD,
+    chunk_ids,
+    make_attachment,
+    make_document,
+    make_operator,
+    make_proposal,
+    make_superuser,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("blob_root")]
 
@@ -98,6 +108,8 @@ def foreign_objects() -> dict[type[Any], Any]:
         )
         version = document.versions.select_related("source").get()
     return {
+        Attachment: make_attachment("globex", filename="zebra.md", principal_id="zebra-bot"),
+        RetentionProposal: make_proposal("globex", SECRET_TITLE, text="# Zebra\n\nThe merger.\n"),
         Document: document,
         Artifact: version.source,
         ApiKey: key,

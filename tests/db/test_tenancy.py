@@ -19,6 +19,7 @@ from knowledge.ingest.attempt import Attempt
 from knowledge.models import Chunk, VisibilitySpace
 from knowledge.retrieval import lexical
 from knowledge.wiring import store
+from tests.factories import make_attachment, make_proposal
 from tests.support import admit, ask, bearer, principal, upload
 
 TENANT_TABLES = [
@@ -60,6 +61,8 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         ask("pump", by=principal(tenant=tenant))
         store().ingest_later(long_request(tenant), principal(tenant=tenant))
         leave_unfinished(long_request(tenant), principal(tenant=tenant))
+        make_attachment(tenant)
+        make_proposal(tenant)
         user = django_user_model.objects.create_user(f"op-{tenant}")
         with tenant_session(tenant):
             Operator.objects.create(user=user, tenant_id=tenant)
