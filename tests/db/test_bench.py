@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
 
 from access.tenancy import tenant_session
 from knowledge.core.types import KnowledgeQuery
@@ -18,6 +18,7 @@ from knowledge.evaluation import bench, generate
 from knowledge.evaluation.throwaway import remove_tenant
 from knowledge.models import Chunk
 from knowledge.wiring import store
+from tests.inspection import assert_statistics_are_those_of_the_live_rows
 from tests.support import footprint
 
 pytestmark = pytest.mark.django_db
@@ -125,14 +126,21 @@ class TestGenerate:
 
     def test_statistics_are_those_of_a_recount(self, sources: Path) -> None:
         generate.generate(TENANT, 60, [sources])
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM (SELECT space, word, count(*) FROM knowledge_chunk_index i"
-                " CROSS JOIN LATERAL unnest(tsvector_to_array(tsv) || '{\"\"}'::text[]) word"
-                " GROUP BY space, word EXCEPT"
-                " SELECT space, lexeme, chunks FROM knowledge_term_statistic) AS missing"
-            )
-            assert cursor.fetchone() == (0,)
+        assert_statistics_are_those_of_the_live_rows()
+
+    def test_copies_are_documents_of_their_own(self, sources: Path, blob_root: Path) -> None:
+        before = footprint(blob_root)
+        made = generate.generate(TENANT, 1_500, [sources], copies=3)
+        assert (made["chunks"], made["documents"]) == (1_500, 150)
+        assert_statistics_are_those_of_the_live_rows()
+        with tenant_session(TENANT):
+            texts = Counter(Chunk.objects.values_list("text", flat=True))
+            assert all(count % 3 == 0 for count in texts.values())
+            assert Chunk.objects.values("chunk_set__version__document").distinct().count() == 150
+        generate.generate(f"{TENANT}-more", 20, [sources])  # numbers go on after the copies
+        remove_tenant(f"{TENANT}-more")
+        remove_tenant(TENANT)
+        assert footprint(blob_root) == before
 
     def test_chunks_are_slices_that_follow_each_other(self, sources: Path) -> None:
         generate.generate(TENANT, 30, [sources])

@@ -78,6 +78,9 @@ class Command(VerbatimCommand):
                 help="files, folders or collections: paragraphs to mix, questions to ask",
             )
             one.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+            one.add_argument(
+                "--copies", type=int, default=1, help="write a part, and copy it until it is all"
+            )
         for one in kinds.choices.values():
             one.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -175,6 +178,7 @@ class Command(VerbatimCommand):
                 options["chunks"],
                 options["sources"],
                 processes=options["processes"],
+                copies=options["copies"],
                 track=track,
             )
 
