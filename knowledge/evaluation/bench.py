@@ -27,6 +27,7 @@ from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery
 from knowledge.evaluation import generate
 from knowledge.evaluation.collections import Collection, as_file, documents_of, is_collection
+from knowledge.evaluation.http import key_of, served
 from knowledge.evaluation.processes import pool
 from knowledge.evaluation.progress import Track
 from knowledge.evaluation.throwaway import member, throw_away_tenant, uploaded
@@ -43,6 +44,7 @@ Part = TypeVar("Part")
 File = tuple[bytes, dict[str, str]]
 
 TOP: Final = 10
+WHOLE: Final = "tenant_wide"
 EVERY_CHUNK: Final = 1_000_000_000
 BUDGETS: Final = (3_000, 6_000, CANDIDATE_BUDGET, 24_000, 48_000)
 _SEED: Final = 7
@@ -233,9 +235,27 @@ class Viewer:
         return KnowledgeQuery(text=text, current_scope=self.project)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What is measured beside the warm search.
+
+    `cold`: every question for the first time, right after whoever measures has emptied the caches.
+    `http`: through a web process. `curve`: the overlap at several budgets of candidates. `peers`:
+    what a user would pick instead, in the same run.
+    """
+
+    cold: bool = False
+    http: bool = False
+    curve: bool = False
+    peers: bool = False
+
+
+NOTHING_ELSE: Final = Conditions()
+
+
 def viewers(tenant_id: str) -> dict[str, Viewer]:
     return {
-        "tenant_wide": Viewer(principal=generate.tenant_wide(tenant_id)),
+        WHOLE: Viewer(principal=generate.tenant_wide(tenant_id)),
         "one_percent": Viewer(principal=generate.one_percent(tenant_id), project=generate.PROJECT),
     }
 
@@ -246,34 +266,65 @@ def bench_search(
     *,
     questions: int,
     clients: int = 1,
-    curve: bool = False,
+    also: Conditions = NOTHING_ELSE,
     sources: Sequence[Path] = (),
     track: Track,
 ) -> dict[str, Any]:
-    """The whole search without HTTP, warm, and how much of the exhaustive top ten it finds.
+    """The whole search, and how much of the exhaustive top ten it finds.
 
     Questions are those of the collections among `sources`, in turn with runs of words out of the
-    viewer's own passages; the latter alone when there is no collection.
+    viewer's own passages; the latter alone when there is no collection. Times are warm and without
+    HTTP: every question was asked before.
     """
     people = people_s_questions(sources)
     told: dict[str, Any] = {"tenant": tenant_id, "questions": questions, "clients": clients}
     told["viewers"] = {}
     for name, viewer in viewers(tenant_id).items():
         asked = mixed(people, questions_of(viewer, questions), questions)
-        overlaps = {}
-        for budget in BUDGETS if curve else (CANDIDATE_BUDGET,):
-            overlaps[budget] = _overlap(store, viewer, asked, budget, track)
-        _latencies(store, viewer, asked)  # warms caches of ours and of the database
-        told["viewers"][name] = {
-            "chunks": _visible(viewer),
+        measured: dict[str, Any] = {
             "words": {
                 "median": sorted(len(text.split()) for text in asked)[len(asked) // 2],
                 "most": max(len(text.split()) for text in asked),
-            },
-            "latency_ms": spread_of(_of_clients(store, viewer, asked, clients)),
-            f"overlap_at_{TOP}": overlaps[CANDIDATE_BUDGET],
-            **({"overlap_by_budget": overlaps} if curve else {}),
+            }
         }
+        # First, or nothing is unread any more; in later runs too, to warm all caches.
+        unread = spread_of(_latencies(store, viewer, asked))
+        if also.cold:
+            measured["cold_ms"] = unread
+        measured["latency_ms"] = spread_of(_of_clients(store, viewer, asked, clients))
+        if also.http:
+            measured["http_ms"] = _over_http(viewer, asked, clients)
+        overlaps = {}
+        for budget in BUDGETS if also.curve else (CANDIDATE_BUDGET,):
+            overlaps[budget] = _overlap(store, viewer, asked, budget, track)
+        measured[f"overlap_at_{TOP}"] = overlaps[CANDIDATE_BUDGET]
+        if also.curve:
+            measured["overlap_by_budget"] = overlaps
+        if also.peers and name == WHOLE:
+            measured["peers_ms"] = _of_peers(viewer, asked, track)
+        told["viewers"][name] = {"chunks": _visible(viewer), **measured}
+    return told
+
+
+def _over_http(viewer: Viewer, questions: Sequence[str], clients: int) -> dict[str, float]:
+    with served() as web, key_of(viewer.principal) as key:
+        web.ask(key, viewer.project, questions, clients)  # every worker of it loads what it needs
+        return spread_of(web.ask(key, viewer.project, questions, clients))
+
+
+def _of_peers(viewer: Viewer, questions: Sequence[str], track: Track) -> dict[str, Any]:
+    """The same questions to what a user would pick instead, over the same passages."""
+    from knowledge.evaluation import peers  # noqa: PLC0415 - an extra
+
+    told = {}
+    with peers.timed_peers(viewer.principal) as found:
+        for name, peer in found.items():
+            times = []
+            for text in track(questions, f"Asking {name}", len(questions)):
+                started = time.perf_counter()
+                peer(text)
+                times.append((time.perf_counter() - started) * 1_000)
+            told[name] = spread_of(times)
     return told
 
 

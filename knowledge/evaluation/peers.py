@@ -33,6 +33,8 @@ from knowledge.models import Chunk
 from knowledge.retrieval.search import CANDIDATES
 
 OURS: Final = "ours"
+OR_TS_RANK: Final = "OR + ts_rank"
+TANTIVY: Final = "tantivy"
 ALL: Final = "all"
 TUNED_ON: Final = "tuned on"
 HELD_OUT: Final = "held out"
@@ -95,11 +97,13 @@ def stock_django(passages: Sequence[Passage]) -> Iterator[dict[str, Peer]]:
                     for number, passage in enumerate(passages)
                 ],
             )
+            cursor.execute("CREATE INDEX ON peer_passage USING gin (vector)")
+            cursor.execute("ANALYZE peer_passage")
             # The words of a plain query are joined by " & ", and none of them holds a space.
             either = "replace(plainto_tsquery('english', %s)::text, ' & ', ' | ')::tsquery"
             yield {
                 "Django, AND": _full_text("plainto_tsquery('english', %s)", normalisation=0),
-                "OR + ts_rank": _full_text(either, normalisation=1),
+                OR_TS_RANK: _full_text(either, normalisation=1),
             }
         finally:
             cursor.execute("DROP TABLE peer_passage")
@@ -177,7 +181,7 @@ def tantivy(passages: Sequence[Passage]) -> Peer:
 
 LIBRARIES: Final[Mapping[str, Callable[[Sequence[Passage]], Peer]]] = {
     "bm25s": bm25s,
-    "tantivy": tantivy,
+    TANTIVY: tantivy,
 }
 
 
@@ -193,6 +197,14 @@ def peers(passages: Sequence[Passage]) -> Iterator[tuple[dict[str, Peer], dict[s
             except ModuleNotFoundError as error:
                 missing[name] = error.name or name
         yield found, missing
+
+
+@contextmanager
+def timed_peers(principal: Principal) -> Iterator[dict[str, Peer]]:
+    """Those whose times are worth knowing, over all passages that a principal may read."""
+    passages = _passages(principal)
+    with stock_django(passages) as found:
+        yield {OR_TS_RANK: found[OR_TS_RANK], TANTIVY: tantivy(passages)}
 
 
 # --- the comparison --------------------------------------------------------------------------

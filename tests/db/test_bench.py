@@ -99,6 +99,28 @@ class TestSearch:
             assert set(viewer["overlap_by_budget"]) == {str(budget) for budget in bench.BUDGETS}
         assert footprint(blob_root) == before
 
+    @pytest.mark.django_db(transaction=True)
+    def test_cold_and_through_http_and_beside_its_peers(
+        self, sources: Path, blob_root: Path
+    ) -> None:
+        before = footprint(blob_root)
+        answer = told(
+            *("search", "--chunks", "200", "--questions", "4", "--processes", "1"),
+            *("--cold", "--http", "--peers", "--clients", "2", "--from", str(sources)),
+        )
+        spread = {"p50", "p95", "max"}
+        wide, narrow = answer["viewers"]["tenant_wide"], answer["viewers"]["one_percent"]
+        for viewer in (wide, narrow):
+            for kind in ("cold_ms", "latency_ms", "http_ms"):
+                assert set(viewer[kind]) == spread
+                assert viewer[kind]["p50"] > 0
+        assert {name: set(times) for name, times in wide["peers_ms"].items()} == {
+            "OR + ts_rank": spread,
+            "tantivy": spread,
+        }
+        assert "peers_ms" not in narrow
+        assert footprint(blob_root) == before
+
     def test_questions_of_people_and_runs_of_words_take_turns(self) -> None:
         assert bench.mixed(["a?", "b?"], ["run", "two", "three"], 4) == ["a?", "run", "b?", "two"]
 

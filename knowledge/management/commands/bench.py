@@ -44,6 +44,11 @@ class Command(VerbatimCommand):
         search.add_argument("--questions", type=int, default=150)
         search.add_argument("--clients", type=int, default=1, help="processes asking at once")
         search.add_argument("--curve", action="store_true", help="overlap at several budgets")
+        search.add_argument("--http", action="store_true", help="through a web process as well")
+        search.add_argument("--peers", action="store_true", help="OR + ts_rank and tantivy as well")
+        search.add_argument(
+            "--cold", action="store_true", help="the first answers too: you emptied the caches"
+        )
         writers = kinds.add_parser("writers", help="whether ingests at once wait for each other")
         writers.add_argument("paths", nargs="+", type=Path, metavar="PATH")
         writers.add_argument("--writers", type=int, nargs="+", default=[1, 4])
@@ -103,7 +108,9 @@ class Command(VerbatimCommand):
                     tenant_id,
                     questions=options["questions"],
                     clients=options["clients"],
-                    curve=options["curve"],
+                    also=bench.Conditions(
+                        **{name: options[name] for name in ("cold", "http", "curve", "peers")}
+                    ),
                     sources=options["sources"],
                     track=track,
                 )
@@ -199,19 +206,17 @@ def _ingest_table(told: dict[str, Any]) -> str:
 
 
 def _search_table(told: dict[str, Any]) -> str:
-    rows = [
-        [
-            name,
-            f"{viewer['chunks']:,}",
-            *(f"{viewer['latency_ms'][key]:.1f}" for key in ("p50", "p95", "max")),
-            f"{viewer['overlap_at_10']:.3f}",
-        ]
-        for name, viewer in told["viewers"].items()
-    ]
-    columns = ["viewer", "chunks", "p50 ms", "p95 ms", "max ms", "overlap@10"]
-    lines = [
-        figures(f"{told['questions']} questions, {told['clients']} at once, warm", columns, rows)
-    ]
+    rows = []
+    for name, viewer in told["viewers"].items():
+        times = {"warm": viewer["latency_ms"]}
+        times |= {kind: viewer[f"{kind}_ms"] for kind in ("cold", "http") if f"{kind}_ms" in viewer}
+        times |= viewer.get("peers_ms", {})
+        for kind, spread in times.items():
+            overlap = f"{viewer['overlap_at_10']:.3f}" if kind == "warm" else ""
+            figures_of = (f"{spread[key]:.1f}" for key in ("p50", "p95", "max"))
+            rows.append([name, f"{viewer['chunks']:,}", kind, *figures_of, overlap])
+    columns = ["viewer", "chunks", "", "p50 ms", "p95 ms", "max ms", "overlap@10"]
+    lines = [figures(f"{told['questions']} questions, {told['clients']} at once", columns, rows)]
     for name, viewer in told["viewers"].items():
         if curve := viewer.get("overlap_by_budget"):
             lines.append(f"{name}: " + ", ".join(f"{b:,}: {share}" for b, share in curve.items()))
