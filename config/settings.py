@@ -205,6 +205,10 @@ SECRET_RULES_CACHE = environment.folder("SECRET_RULES_CACHE", VAR / "secret-rule
 VERBATIM_EXTRACTORS = environment.names("VERBATIM_EXTRACTORS", [])
 MAX_UPLOAD_BYTES = environment.number("MAX_UPLOAD_BYTES", 256 * 1024**2, least=1)
 
+# --- admission
+
+KNOWLEDGE_ADMISSION_POLICY = environment.text("KNOWLEDGE_ADMISSION_POLICY", "")
+
 STATIC_URL = "/static/"
 STATIC_ROOT = environment.folder("STATIC_ROOT", VAR / "static")
 STORAGES = {

@@ -12,7 +12,8 @@ class KnowledgeConfig(AppConfig):
         from artifacts.sweeper import register_expiry  # noqa: PLC0415 - needs the registry
         from knowledge import checks  # noqa: F401, PLC0415 - registers the system checks
         from knowledge.ingest.proposals import expire_proposals  # noqa: PLC0415
-        from knowledge.wiring import register_read_rules  # noqa: PLC0415
+        from knowledge.wiring import host_admission_policy, register_read_rules  # noqa: PLC0415
 
         register_read_rules()
         register_expiry(expire_proposals)
+        host_admission_policy()  # a wrong one ends the start and not the first ingest

@@ -18,12 +18,17 @@ _INVISIBLE = re.compile(
 )
 
 
-def passage_html(text: str, matches: Iterable[Any] = ()) -> SafeString:
-    """`matches` are a chunk's `instruction_matches`: `{family, start, end}` in characters."""
+def passage_html(
+    text: str, matches: Iterable[Any] = (), *, says: str = "Reads like an instruction"
+) -> SafeString:
+    """`matches` are a chunk's `instruction_matches`: `{family, start, end}` in characters.
+
+    `says` is what a mark tells of the words it is around.
+    """
     spans = _spans(len(text), matches)
     edges = sorted({0, len(text), *(edge for start, end, _ in spans for edge in (start, end))})
     return format_html_join(
-        "", "{}", ((_piece(text, start, end, spans),) for start, end in pairwise(edges))
+        "", "{}", ((_piece(text, start, end, spans, says),) for start, end in pairwise(edges))
     )
 
 
@@ -43,13 +48,16 @@ def _spans(length: int, matches: Iterable[Any]) -> list[tuple[int, int, str]]:
     return found
 
 
-def _piece(text: str, start: int, end: int, spans: Sequence[tuple[int, int, str]]) -> SafeString:
+def _piece(
+    text: str, start: int, end: int, spans: Sequence[tuple[int, int, str]], says: str
+) -> SafeString:
     shown = _visible(text[start:end])
     fired = sorted({family for first, last, family in spans if first <= start and end <= last})
     if not fired:
         return shown
     return format_html(
-        '<mark class="instruction" title="Reads like an instruction: {}">{}</mark>',
+        '<mark class="instruction" title="{}: {}">{}</mark>',
+        says,
         ", ".join(fired),
         shown,
     )

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
+from knowledge.core.admission import PiiRules
 from knowledge.core.assembly import RecallItem
 from knowledge.core.fingerprint import is_chunk_id
 from knowledge.core.provenance import Provenance
@@ -29,7 +30,16 @@ from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
 from knowledge.lifecycle.delete import DeletionReceipt, delete_document
-from knowledge.models import Attachment, Chunk, Document, IngestJob, RetentionProposal
+from knowledge.lifecycle.pii_policy import set_pii_policy
+from knowledge.lifecycle.quarantine import purge_chunk, release_chunk
+from knowledge.models import (
+    Attachment,
+    Chunk,
+    Document,
+    IngestJob,
+    PiiPolicy,
+    RetentionProposal,
+)
 from knowledge.models.attachment import AttachmentQuerySet
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.provenance import check_provenance
@@ -174,3 +184,15 @@ class KnowledgeStore:
         reason: str = "",
     ) -> DeletionReceipt:
         return delete_document(document_id, principal, current_scope=current_scope, reason=reason)
+
+    def release_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> Chunk:
+        """Lets a quarantined passage into the corpus."""
+        return release_chunk(chunk_id, operator, self.ingestor.stemmer, reason=reason)
+
+    def purge_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> None:
+        """Removes a quarantined passage for good."""
+        purge_chunk(chunk_id, operator, reason=reason)
+
+    def set_pii_policy(self, rules: PiiRules, principal: Principal) -> PiiPolicy:
+        """What the tenant does about personal data from now on; see `set_pii_policy`."""
+        return set_pii_policy(rules, principal)

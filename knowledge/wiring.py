@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import cast
 
 from django.conf import settings
-from django.db.models import Q
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Exists, OuterRef, Q
 from django.utils.crypto import salted_hmac
+from django.utils.module_loading import import_string
 
 from access.principal import Principal
 from artifacts.models import ArtifactOrigin
@@ -20,14 +23,47 @@ from knowledge.adapters.stemmer import PostgresStemmer
 from knowledge.adapters.tokens import TiktokenCounter
 from knowledge.core.chunking import StructureChunker
 from knowledge.core.fusion import CalibratedFusion
+from knowledge.core.ports import AdmissionPolicy
 from knowledge.core.ranking import RankingPolicy
 from knowledge.core.scope import resolve_scope
 from knowledge.ingest.admission import AdmitAll
 from knowledge.ingest.pipeline import Ingestor
-from knowledge.models import DocumentVersion, VisibilitySpace
+from knowledge.ingest.policies import LONGEST_POLICY_VERSION
+from knowledge.models import ChunkSet, DocumentVersion, VisibilitySpace
 from knowledge.retrieval.lexical import LexicalArm
 from knowledge.retrieval.search import Searcher
 from knowledge.store import KnowledgeStore
+
+
+def host_admission_policy() -> AdmissionPolicy:
+    """An instance of the class that `KNOWLEDGE_ADMISSION_POLICY` names; without one, `AdmitAll`.
+
+    Raises `ImproperlyConfigured`.
+    """
+    named = settings.KNOWLEDGE_ADMISSION_POLICY
+    if not named:
+        return AdmitAll()
+    try:
+        policy = import_string(named)()
+    except Exception as error:
+        raise ImproperlyConfigured(
+            f"KNOWLEDGE_ADMISSION_POLICY names {named!r}, which cannot be made without arguments"
+            f" ({type(error).__name__}: {error}). It is the dotted path of a class, such as"
+            " policies.admission.OurPolicy."
+        ) from error
+    version = getattr(policy, "version", None)
+    classify = getattr(policy, "classify", None)
+    if not (isinstance(version, str) and 0 < len(version) <= LONGEST_POLICY_VERSION):
+        raise ImproperlyConfigured(
+            f"KNOWLEDGE_ADMISSION_POLICY: {named} needs a `version`, a text of 1 to"
+            f" {LONGEST_POLICY_VERSION} characters that changes whenever its rules do."
+        )
+    if not callable(classify):
+        raise ImproperlyConfigured(
+            f"KNOWLEDGE_ADMISSION_POLICY: {named} needs a method `classify(chunk)` that answers"
+            " 'admit', 'quarantine' or 'reject'."
+        )
+    return cast("AdmissionPolicy", policy)
 
 
 @cache
@@ -48,7 +84,7 @@ def store() -> KnowledgeStore:
                 rule_cache=settings.SECRET_RULES_CACHE,
             ),
             instruction_scanner=instruction_scanner,
-            admission_policy=AdmitAll(),
+            admission_policy=host_admission_policy(),
             stemmer=stemmer,
             language_detector=Py3LangidDetector(),
             max_bytes=settings.MAX_DOCUMENT_BYTES,
@@ -71,6 +107,13 @@ def register_read_rules() -> None:
     def source_rule(principal: Principal, current_scope: str | None) -> Q:
         spaces = VisibilitySpace.objects.visible_to(resolve_scope(principal, current_scope))
         seen = DocumentVersion.objects.filter(document__space__in=spaces)
+        if not principal.operator:
+            # An original holds what was set aside: it is for who sent it, and for operators.
+            held_back = Q(quarantined_count__gt=0) | Q(rejected_count__gt=0)
+            seen = seen.filter(
+                ~Exists(ChunkSet.objects.filter(held_back, version=OuterRef("pk")))
+                | Q(document__ingested_by_principal_id=principal.principal_id)
+            )
         return Q(pk__in=seen.values("source"))
 
     def snapshot_rule(principal: Principal, current_scope: str | None) -> Q:  # noqa: ARG001

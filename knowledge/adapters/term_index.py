@@ -25,6 +25,7 @@ _RECORD = """
     WHERE i.live AND i.chunk IN ({chunks})
     GROUP BY i.space, word
 """
+_OF_CHUNK = "%(id)s"
 _OF_SET = "SELECT id FROM knowledge_chunk WHERE chunk_set_id = %(id)s"
 _OF_VERSION = """
     SELECT c.id FROM knowledge_chunk c JOIN knowledge_chunkset s ON s.id = c.chunk_set_id
@@ -87,6 +88,17 @@ def _copy(target: str, rows: Iterable[tuple[Any, ...]]) -> None:
     ):
         for row in rows:
             copy.write_row(row)
+
+
+def add(chunk: int, row: IndexRow, *, space: int, live: bool) -> None:
+    """Writes the row of one more chunk, by number, of a chunk set that was published before."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO knowledge_chunk_index (chunk, space, live, sv, tsv)"
+            " VALUES (%s, %s, %s, %s::sparsevec, %s::tsvector)",
+            [chunk, space, live, sparse_literal(row.weights), row.tsvector],
+        )
+    _record(1, _OF_CHUNK, chunk)
 
 
 def replace(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]]) -> None:

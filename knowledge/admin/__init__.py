@@ -1,5 +1,23 @@
 """The admin's pages of the knowledge store, one file for each thing; importing registers them."""
 
-from knowledge.admin import attachments, documents, events, jobs, proposals, traces
+from knowledge.admin import (
+    attachments,
+    documents,
+    events,
+    jobs,
+    pii_policy,
+    proposals,
+    quarantine,
+    traces,
+)
 
-__all__ = ["attachments", "documents", "events", "jobs", "proposals", "traces"]
+__all__ = [
+    "attachments",
+    "documents",
+    "events",
+    "jobs",
+    "pii_policy",
+    "proposals",
+    "quarantine",
+    "traces",
+]

@@ -202,7 +202,7 @@ class DocumentAdmin(OperatorAdmin):
         document = self.found(request, object_id)
         if request.method not in {"GET", "HEAD"}:
             raise PermissionDenied
-        _note_visit(request, document)
+        note_visit(request, document)
         versions = list(
             DocumentVersion.objects.filter(document=document)
             .select_related("source")
@@ -324,7 +324,7 @@ def _live_set_of(document: Document) -> ChunkSet | None:
     return next(iter(version.live_sets), None) if version else None
 
 
-def _note_visit(request: HttpRequest, document: Document) -> None:
+def note_visit(request: HttpRequest, document: Document) -> None:
     """A look into a tenant that is not one's own is on the tenant's record."""
     if is_superuser(request):
         principal = operator_principal(request, document.tenant_id)

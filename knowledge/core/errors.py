@@ -143,6 +143,13 @@ class UnknownProfile(KnowledgeError, Malformed):
     status = 400
 
 
+class InvalidPiiRules(KnowledgeError, Malformed):
+    """These rules for personal data cannot be."""
+
+    code = "invalid_pii_rules"
+    status = 400
+
+
 class IngestScopeMismatch(KnowledgeError):
     """The same document exists with another visibility; rescope it instead of admitting it anew."""
 
@@ -183,6 +190,20 @@ class KnowledgeReleaseNotFinalized(KnowledgeError):
 
     code = "knowledge_release_not_finalized"
     status = 409
+
+
+class NotQuarantined(KnowledgeError):
+    """This passage is not in quarantine any more."""
+
+    code = "not_quarantined"
+    status = 409
+
+
+class ReasonMissing(KnowledgeError, Malformed):
+    """This needs a reason, which is kept in the event log."""
+
+    code = "reason_missing"
+    status = 400
 
 
 class LegalHold(KnowledgeError):

@@ -435,7 +435,7 @@ _TABLES: Final[Mapping[str, tuple[type[Any], tuple[str, ...]]]] = {
         (
             *("id", "chunk_id", "tenant_id", "chunk_set_id", "ordinal", "heading_path", "text"),
             *("start", "end", "line_start", "line_end", "tokens", "content_sha256"),
-            *("boilerplate", "sketch", "verdict"),
+            *("boilerplate", "sketch", "verdict", "verdict_reasons"),
             *("contains_instruction_like_text", "instruction_matches"),
         ),
     ),
@@ -486,7 +486,7 @@ def _describe(
                 *([heading], text, start, start + len(text), line, line + lines, tokens),
                 hashlib.sha256(text.encode()).hexdigest(),
                 *(likeness.boilerplate(text), list(likeness.sketch(text))),
-                *(Verdict.ADMIT.value, False, "[]"),
+                *(Verdict.ADMIT.value, "[]", False, "[]"),
             )
         )
         rows["index"].append((number, space, True, sparse_literal(row.weights), row.tsvector))

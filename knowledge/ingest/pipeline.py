@@ -40,6 +40,7 @@ from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.commit import commit
 from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.plan import IngestPlan, PlannedChunk
+from knowledge.ingest.policies import TenantAdmission, admission_of
 from knowledge.ingest.refusals import count_refusal
 from knowledge.ingest.scanning import SecretGate, flag_instructions
 
@@ -110,7 +111,8 @@ class Ingestor:
         chunker_version = fingerprint.chunker_version(
             version, NORMALISER_VERSION, self.chunker.version, profile.label
         )
-        chunks = self._planned(admitted, drafts, chunker_version, language)
+        policy = admission_of(admitted.principal.tenant_id, self.admission_policy)
+        chunks = self._planned(admitted, drafts, chunker_version, language, policy)
         return IngestPlan(
             document_id=_document_id(admitted, extracted.media_type),
             media_type=extracted.media_type,
@@ -123,8 +125,15 @@ class Ingestor:
             analyzer_version=ANALYZER_VERSION,
             secret_scanner_version=self.secret_scanner.version,
             instruction_scanner_version=self.instruction_scanner.version,
-            admission_version=self.admission_policy.version,
-            fingerprint=self._fingerprint(admitted, chunker_version, structure, text, chunks),
+            admission_version=policy.version,
+            fingerprint=self._fingerprint(
+                admitted,
+                chunker_version,
+                structure,
+                text,
+                chunks,
+                policy_version=policy.version,
+            ),
             chunks=tuple(chunk for chunk in chunks if chunk.verdict is not Verdict.REJECT),
             rejected=sum(chunk.verdict is Verdict.REJECT for chunk in chunks),
         )
@@ -136,13 +145,15 @@ class Ingestor:
         structure: Structure,
         text: str,
         chunks: Sequence[PlannedChunk],
+        *,
+        policy_version: str,
     ) -> str:
         request, principal = admitted.request, admitted.principal
         return fingerprint.plan_fingerprint(
             chunker_version=chunker_version,
             structure=structure,
             built_in=(self.secret_scanner.version, self.instruction_scanner.version),
-            policy_version=self.admission_policy.version,
+            policy_version=policy_version,
             scope=(
                 request.visibility,
                 request.project_scope or "",
@@ -183,16 +194,17 @@ class Ingestor:
         drafts: Sequence[ChunkDraft],
         chunker_version: str,
         language: str,
+        policy: TenantAdmission,
     ) -> list[PlannedChunk]:
-        verdicts = [self.admission_policy.classify(draft) for draft in drafts]
+        judgements = [policy.judge(draft) for draft in drafts]
         flags = flag_instructions(self.instruction_scanner, drafts, title=admitted.title)
         rows = index_rows(
             self.stemmer,
             admitted.title,
             {
                 draft.ordinal: (draft.heading_path, draft.text)
-                for draft, verdict in zip(drafts, verdicts, strict=True)
-                if verdict is Verdict.ADMIT
+                for draft, judgement in zip(drafts, judgements, strict=True)
+                if judgement.verdict is Verdict.ADMIT
             },
             language,
         )
@@ -205,11 +217,12 @@ class Ingestor:
                 content_sha256=fingerprint.content_sha256(draft.text),
                 boilerplate=likeness.boilerplate(draft.text),
                 sketch=likeness.sketch(draft.text),
-                verdict=verdict,
+                verdict=judgement.verdict,
+                reasons=[*judgement.reasons],
                 matches=matches,
                 row=rows.get(draft.ordinal),
             )
-            for draft, verdict, matches in zip(drafts, verdicts, flags, strict=True)
+            for draft, judgement, matches in zip(drafts, judgements, flags, strict=True)
         ]
 
 

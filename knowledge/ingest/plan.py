@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -24,6 +25,7 @@ class PlannedChunk:
     boilerplate: float
     sketch: tuple[int, ...]
     verdict: Verdict
+    reasons: list[Mapping[str, Any]]
     matches: list[dict[str, Any]]
     row: IndexRow | None
 

@@ -52,6 +52,7 @@ def write_chunks(
             boilerplate=chunk.boilerplate,
             sketch=list(chunk.sketch),
             verdict=chunk.verdict,
+            verdict_reasons=chunk.reasons,
             contains_instruction_like_text=bool(chunk.matches),
             instruction_matches=chunk.matches,
         )

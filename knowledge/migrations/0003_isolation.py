@@ -15,6 +15,16 @@ INDEX_STORAGE = migrations.RunSQL(
     reverse_sql=migrations.RunSQL.noop,
 )
 
+# Only an admitted chunk has an `admitted_id`, so the index can hold no row of another one.
+INDEX_OF_ADMITTED = migrations.RunSQL(
+    sql=(
+        "ALTER TABLE knowledge_chunk_index ADD CONSTRAINT chunk_index_of_admitted"
+        " FOREIGN KEY (chunk) REFERENCES knowledge_chunk (admitted_id)"
+        " DEFERRABLE INITIALLY DEFERRED"
+    ),
+    reverse_sql="ALTER TABLE knowledge_chunk_index DROP CONSTRAINT chunk_index_of_admitted",
+)
+
 
 class Migration(migrations.Migration):
     dependencies = [("knowledge", "0002_tables")]
@@ -34,5 +44,7 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_conversation"),
         tenant_isolation("knowledge_attachment"),
         tenant_isolation("knowledge_retentionproposal"),
+        tenant_isolation("knowledge_piipolicy"),
         INDEX_STORAGE,
+        INDEX_OF_ADMITTED,
     ]

@@ -1,7 +1,8 @@
 """The tables of the knowledge store."""
 
+from knowledge.models.admission import PiiPolicy
 from knowledge.models.attachment import Attachment, Conversation
-from knowledge.models.chunk import Chunk, ChunkSet
+from knowledge.models.chunk import Chunk, ChunkSet, QuarantinedChunk
 from knowledge.models.document import Document, DocumentVersion, VisibilitySpace
 from knowledge.models.events import KnowledgeEvent, RefusalCount
 from knowledge.models.index import ChunkIndex, TermDelta, TermStatistic
@@ -20,6 +21,8 @@ __all__ = [
     "DocumentVersion",
     "IngestJob",
     "KnowledgeEvent",
+    "PiiPolicy",
+    "QuarantinedChunk",
     "RecallTrace",
     "RefusalCount",
     "RetentionProposal",

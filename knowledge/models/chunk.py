@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Case, OuterRef, Q, Subquery, Value, When
+from django.db.models import Case, F, OuterRef, Q, Subquery, Value, When
 
 from access.models import one_of, vocabulary_choices
 from knowledge.core.errors import KnowledgeReleaseNotFinalized
@@ -160,6 +160,17 @@ class Chunk(models.Model):
     boilerplate = models.FloatField(default=0.0)
     sketch = ArrayField(models.BigIntegerField(), default=list)
     verdict = models.CharField(max_length=10, choices=vocabulary_choices(Verdict))
+    # Why it was set aside: `{detector, part, start, end}`, never what was found there.
+    verdict_reasons = models.JSONField(default=list, blank=True)
+    # What an index row points at, so that a quarantined chunk can have none: its own number when
+    # it is admitted, NULL otherwise.
+    admitted_id = models.GeneratedField(
+        expression=Case(When(verdict=str(Verdict.ADMIT), then=F("id"))),
+        output_field=models.BigIntegerField(),
+        db_persist=True,
+        unique=True,
+        null=True,
+    )
     contains_instruction_like_text = models.BooleanField(default=False)
     instruction_matches = models.JSONField(default=list, blank=True)
 
@@ -175,6 +186,30 @@ class Chunk(models.Model):
             ),
             models.CheckConstraint(condition=Q(end__gt=models.F("start")), name="chunk_slice"),
         )
+        indexes = (
+            # The quarantine desk, newest first.
+            models.Index(
+                fields=["tenant_id", "-id"],
+                condition=Q(verdict=str(Verdict.QUARANTINE)),
+                name="chunk_quarantined",
+            ),
+        )
 
     def __str__(self) -> str:
         return self.chunk_id
+
+
+class QuarantinedManager(models.Manager["QuarantinedChunk"]):
+    def get_queryset(self) -> models.QuerySet[QuarantinedChunk]:
+        return super().get_queryset().filter(verdict=Verdict.QUARANTINE)
+
+
+class QuarantinedChunk(Chunk):
+    """A passage that admission set aside, as the quarantine desk lists it."""
+
+    objects = QuarantinedManager()  # type: ignore[assignment,misc]
+
+    class Meta:
+        proxy = True
+        verbose_name = "quarantined passage"
+        ordering = ("-id",)

@@ -16,6 +16,9 @@ class KnowledgeEvent(models.Model):
 
     INGESTED = "knowledge.document.ingested"
     DELETED = "knowledge.document.deleted"
+    RELEASED = "knowledge.chunk.released"
+    PURGED = "knowledge.chunk.purged"
+    PII_POLICY_CHANGED = "knowledge.pii_policy.changed"
     DELETE_REFUSED = "knowledge.document.delete_refused"
     CONVERSATION_DELETED = "knowledge.conversation.deleted"
     PROPOSAL_PARKED = "knowledge.proposal.parked"

@@ -31,6 +31,8 @@ class ChunkIndex(models.Model):
         db_column="chunk",
         on_delete=models.DO_NOTHING,
         related_name="index_row",
+        # The constraint is on `admitted_id` instead: no row of a quarantined chunk can be.
+        db_constraint=False,
     )
     space = models.IntegerField()
     live = models.BooleanField()

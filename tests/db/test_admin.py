@@ -30,6 +30,8 @@ from knowledge.models import (
     Document,
     DocumentVersion,
     KnowledgeEvent,
+    PiiPolicy,
+    QuarantinedChunk,
     RecallTrace,
     RefusalCount,
     RetentionProposal,
@@ -107,6 +109,11 @@ def foreign_objects() -> dict[type[Any], Any]:
             created_at=event.at,
         )
         version = document.versions.select_related("source").get()
+        aside = Chunk.objects.filter(chunk_set__version=version, ordinal=0)
+        ChunkIndex.objects.filter(chunk__in=aside).delete()
+        aside.update(verdict="quarantine")
+        quarantined = QuarantinedChunk.objects.get()
+        policy = PiiPolicy.objects.create(tenant_id="globex", changed_by="zebra-bot")
     return {
         Attachment: make_attachment("globex", filename="zebra.md", principal_id="zebra-bot"),
         RetentionProposal: make_proposal("globex", SECRET_TITLE, text="# Zebra\n\nThe merger.\n"),
@@ -115,10 +122,14 @@ def foreign_objects() -> dict[type[Any], Any]:
         ApiKey: key,
         KnowledgeEvent: event,
         RecallTrace: trace,
+        QuarantinedChunk: quarantined,
+        PiiPolicy: policy,
     }
 
 
 def never_was(obj: Any) -> Any:
+    if isinstance(obj.pk, str):
+        return "nowhere"
     return uuid4() if isinstance(obj.pk, type(uuid4())) else 2**40
 
 

@@ -14,8 +14,10 @@ from access.models import ApiKey, Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
+from knowledge.core.admission import PiiRules
 from knowledge.core.types import IngestProgress, IngestRequest, Visibility
 from knowledge.ingest.attempt import Attempt
+from knowledge.lifecycle.pii_policy import set_pii_policy
 from knowledge.models import Chunk, VisibilitySpace
 from knowledge.retrieval import lexical
 from knowledge.wiring import store
@@ -27,6 +29,7 @@ TENANT_TABLES = [
     for name in ("access", "artifacts", "knowledge")
     for model in apps.get_app_config(name).get_models()
     if any(field.name == "tenant_id" for field in model._meta.get_fields())
+    and not model._meta.proxy
 ]
 
 
@@ -63,6 +66,7 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         leave_unfinished(long_request(tenant), principal(tenant=tenant))
         make_attachment(tenant)
         make_proposal(tenant)
+        set_pii_policy(PiiRules(verdicts={}), Principal.for_operator(tenant, "olga"))
         user = django_user_model.objects.create_user(f"op-{tenant}")
         with tenant_session(tenant):
             Operator.objects.create(user=user, tenant_id=tenant)
