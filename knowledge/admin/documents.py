@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 from access.admin_base import OperatorAdmin, searched_words
 from access.errors import VerbatimError
 from access.operator_session import is_operator, is_superuser, operator_principal
+from knowledge.adapters.extractors.media_types import DOCX, HTML, PDF
 from knowledge.admin.deletion import Cascade, DeletionForm, receipt_text
 from knowledge.admin.events import as_uuid
 from knowledge.core.types import ChunkSetState
@@ -41,8 +42,15 @@ _KINDS = {
     "html": ("HTML", Q(media_type__startswith="text/html")),
     "json": ("JSON", Q(media_type__startswith="application/json")),
     "pdf": ("PDF", Q(media_type__startswith="application/pdf")),
+    "word": ("Word", Q(media_type__startswith=DOCX)),
 }
-_SHORT_NAMES = {"text/markdown": "Markdown", "text/plain": "plain text", "text/html": "HTML"}
+_SHORT_NAMES = {
+    "text/markdown": "Markdown",
+    "text/plain": "plain text",
+    HTML: "HTML",
+    PDF: "PDF",
+    DOCX: "Word",
+}
 
 
 def _current(**conditions: Any) -> QuerySet[DocumentVersion]:

@@ -20,6 +20,7 @@ from knowledge.core.types import ExtractedDocument, IngestRequest, Visibility
 from knowledge.models import Chunk, DocumentVersion
 from knowledge.wiring import store
 from tests.documents import docx, lines, paragraph, pdf
+from tests.factories import make_operator
 from tests.support import admit, ask, bearer, footprint, principal, texts, upload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,9 +65,14 @@ def test_pages_and_headings_of_a_pdf_reach_whoever_cites_it(
     assert b"Page" in client.get(asked["passages"][0]["citation_url"]).content
 
 
-def test_warnings_reach_the_receipt(blob_root: Path) -> None:
+def test_warnings_reach_the_receipt_and_the_admin(client: Client, blob_root: Path) -> None:
     content = pdf(lines("Words enough to be a page."), [], lines("And these are some more."), [])
-    assert admit(content, filename="a.pdf").report.warnings == ("pages_without_text: 2, 4",)
+    result = admit(content, filename="a.pdf")
+    assert result.report.warnings == ("pages_without_text: 2, 4",)
+    client.force_login(make_operator("acme"))
+    shown = client.get(f"/admin/knowledge/document/{result.document_id}/change/").content.decode()
+    assert "pages_without_text: 2, 4" in shown
+    assert "<dt>Pages</dt>" in shown
 
 
 def test_words_with_ligatures_are_found(blob_root: Path) -> None:

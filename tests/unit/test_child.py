@@ -15,12 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import billiard
 import psutil
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
-from knowledge.adapters.extractors import child
+from knowledge.adapters.extractors import PdfExtractor, child, parsed
 from knowledge.core.errors import (
     ExtractionBusy,
     ExtractionInterrupted,
@@ -31,6 +32,7 @@ from knowledge.core.errors import (
     TooMuchText,
     UnreadableDocument,
 )
+from tests.documents import lines, pdf
 
 Misbehave = Callable[[str], None]
 LINUX = sys.platform == "linux"
@@ -83,7 +85,8 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def _read(content: bytes = b"content", seconds: float = 20.0) -> Any:
-    return child.read(content, format="pdf", task="extract", seconds=seconds)["said"]
+    found = child.read(content, format="pdf", task="extract", seconds=seconds)
+    return found["said"] if "said" in found else found["text"]
 
 
 def _within(seconds: float, condition: Callable[[], bool]) -> bool:
@@ -317,6 +320,44 @@ class TestTheEnd:
             young.wait(1)
         young.stdin.close()
         assert young.wait(10) == 1
+
+
+def _in_a_worker() -> None:
+    os._exit(0 if _read(pdf(lines("Words here."))) == "Words here." else 1)
+
+
+def test_it_works_in_a_process_of_a_prefork_pool() -> None:
+    """Those are daemons, which may not have children through multiprocessing."""
+    worker = billiard.Process(target=_in_a_worker, daemon=True)
+    worker.start()
+    worker.join(20)
+    assert worker.exitcode == 0
+
+
+def test_where_a_reader_fails_is_logged_and_not_over_what(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO"), pytest.raises(UnreadableDocument):
+        child.read(b"%PDF-1.7 confidential", format="pdf", task="extract", seconds=20)
+    (record,) = caplog.records
+    assert record.getMessage() == "document_unreadable"
+    assert record.__dict__["error"] == "PdfStreamError"
+    assert "pdf.py" in record.__dict__["stack"][1]
+    assert "confidential" not in str(record.__dict__)
+
+
+def test_inspection_has_less_time_than_extraction(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, float] = {}
+
+    def note(content: bytes, *, format: str, task: str, seconds: float) -> Any:  # noqa: A002
+        asked[task] = seconds
+        return child.read(content, format=format, task=task, seconds=seconds)
+
+    monkeypatch.setattr(parsed, "read", note)
+    content = pdf(lines("Words here."))
+    PdfExtractor().inspect(content)
+    PdfExtractor().extract(content, media_type="application/pdf", charset=None)
+    assert asked == {"inspect": 10, "extract": 60}
 
 
 class TestSlots:

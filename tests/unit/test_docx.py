@@ -9,7 +9,13 @@ import pytest
 
 from knowledge.adapters.extractors import DocxExtractor, parsed
 from knowledge.adapters.injection import RuleInstructionScanner
-from knowledge.core.errors import EmptyExtraction, Refused, TooMuchText, UnreadableDocument
+from knowledge.core.errors import (
+    EmptyExtraction,
+    EncryptedDocument,
+    Refused,
+    TooMuchText,
+    UnreadableDocument,
+)
 from knowledge.core.types import ExtractedDocument
 from tests.documents import docx, paragraph, read_here, table
 
@@ -130,6 +136,10 @@ class TestBombs:
     def test_what_is_no_package_is_unreadable(self, content: bytes) -> None:
         with pytest.raises(UnreadableDocument):
             extract(content)
+
+    def test_a_password_is_encryption(self) -> None:
+        with pytest.raises(EncryptedDocument):
+            extract(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 500)
 
     def test_a_package_without_a_document_is_unreadable(self) -> None:
         made = io.BytesIO()

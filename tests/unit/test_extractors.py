@@ -32,6 +32,8 @@ SVG = b'<?xml version="1.0"?>\n<!-- drawn -->\n<svg xmlns="http://www.w3.org/200
 PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"
 ZIP = b"PK\x03\x04\x14\0\0\0"
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 500
+ENCRYPTED_DOCX = OLE + "EncryptedPackage".encode("utf-16-le")
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
@@ -140,6 +142,8 @@ class TestMediaTypes:
             (docx("words"), "application/zip", "a.docx", DOCX),
             (docx("words"), "application/zip", None, DOCX),
             (docx("words"), None, None, DOCX),
+            (ENCRYPTED_DOCX, None, "a.docx", DOCX),
+            (ENCRYPTED_DOCX, DOCX, None, DOCX),
             (ZIP, None, "a.odt", "application/vnd.oasis.opendocument.text"),
             (b"  \r\n" + PDF, None, "a.pdf", "application/pdf"),
             (b"\xf0\x9a\0\1\2", None, "broken.pdf", "application/pdf"),
@@ -165,6 +169,8 @@ class TestMediaTypes:
             (ZIP, None, "notes.md"),
             (ZIP, None, "a.docx"),
             (ZIP, DOCX, None),
+            (OLE, DOCX, "a.docx"),
+            (ENCRYPTED_DOCX, None, "a.pdf"),
             (docx("words"), None, "a.xlsx"),
             (docx("words"), "application/pdf", None),
             (docx("words"), None, "a.txt"),

@@ -56,6 +56,10 @@ def text(body: str) -> str:
         ("<table><caption>Cap</caption><tr><td>1</table>", "Cap\n\n| 1 |\n| --- |"),
         ("<details><summary>More</summary><p>deep</details>", "More\n\ndeep"),
         ("<p>one<br>two", "one  \ntwo"),
+        ("<center>one</center><form>two</form>three", "one\n\ntwo\n\nthree"),
+        ("<p>do<em>n't</em> 1<wbr>2 a<sup>2</sup>", "don't 12 a2"),
+        ("<ul><li><pre>in\n  it</pre></ul>", "- ```\n  in\n    it\n  ```"),
+        ("<table><tr><td><p>a<p>b<td>c | d</table>", "| a b | c \\| d |\n| --- | --- |"),
     ],
 )  # fmt: skip
 def test_what_is_kept_and_how(body: str, expected: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import selectors
 import signal
@@ -35,6 +36,8 @@ from knowledge.core.errors import (
     TooMuchText,
     UnreadableDocument,
 )
+
+logger = logging.getLogger(__name__)
 
 INSPECTION_SECONDS = 10.0
 EXTRACTION_SECONDS = 60.0
@@ -67,8 +70,11 @@ class _Slots:
     """At most `AT_ONCE` children; a process forked off from this one has slots of its own."""
 
     def __init__(self) -> None:
+        self._all_free()
+        os.register_at_fork(after_in_child=self._all_free)
+
+    def _all_free(self) -> None:
         self._free = threading.BoundedSemaphore(AT_ONCE)
-        os.register_at_fork(after_in_child=self.__init__)  # type: ignore[misc]
 
     @contextlib.contextmanager
     def one(self, ends: float) -> Iterator[None]:
@@ -118,6 +124,9 @@ def _found(answer: bytes) -> dict[str, Any]:
             return dict(said["found"])
         refusal = _REFUSALS[said["refused"]]
         detail, members = str(said.get("detail", "")), dict(said.get("members", {}))
+        if "error" in said:
+            told = {"error": str(said["error"]), "stack": [str(line) for line in said["stack"]]}
+            logger.info("document_unreadable", extra=told)
     except (ValueError, KeyError, TypeError):
         raise UnreadableDocument from None
     raise refusal(detail, **members)

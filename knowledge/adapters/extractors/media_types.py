@@ -83,6 +83,11 @@ _MAGIC_LIKE_TEXT = frozenset({b"BZh", b"ID3", b"OggS", b"fLaC"})
 _CONTENT_TYPES = b"[Content_Types].xml"
 _PACKAGES = ((b"word/document", DOCX), (b"xl/workbook", XLSX), (b"ppt/presentation", PPTX))
 
+# What Office makes of a document with a password: the package, encrypted, in an OLE container.
+_OLE = "application/x-ole-storage"
+_ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
+_ENCRYPTABLE = frozenset({DOCX, XLSX, PPTX})
+
 _GIVEN_AWAY = frozenset(kind for _, kind in _PACKAGES)
 _PARSED = frozenset({PDF, DOCX})
 
@@ -159,9 +164,11 @@ def decide(content: bytes, *, claimed: str | None, filename: str | None) -> Medi
     named = _BY_EXTENSION.get(PurePosixPath(filename or "").suffix.lower().removeprefix("."))
     sniffed = _sniffed(content)
     nameless = sniffed is None and _is_binary(content)
+    encrypted = sniffed == _OLE and _ENCRYPTED_PACKAGE in content
     for stated in (claim, named):
         # Binary bytes of no known kind may be a damaged file of the stated one: its reader says.
-        if stated and not _agrees(stated, sniffed) and not (nameless and stated in _PARSED):
+        excused = (nameless and stated in _PARSED) or (encrypted and stated in _ENCRYPTABLE)
+        if stated and not _agrees(stated, sniffed) and not excused:
             raise MediaTypeMismatch(
                 f"The bytes are {sniffed or 'text'} and not {stated}.",
                 claimed=stated,

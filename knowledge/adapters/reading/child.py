@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
@@ -19,6 +20,7 @@ LENGTH = 8
 OUT_OF_MEMORY = 70
 """The exit status of a child that has not even the memory to say so."""
 
+_FRAMES = 8
 _FORMATS = frozenset({"pdf", "html", "docx"})
 
 
@@ -54,8 +56,14 @@ def _answer(request: dict[str, Any], content: bytes) -> dict[str, Any]:
         return {"refused": refused.reason, "detail": refused.detail, "members": refused.members}
     except MemoryError:
         return {"refused": Reason.MEMORY}
-    except Exception:  # noqa: BLE001 - a hostile file makes libraries raise anything
-        return {"refused": Reason.UNREADABLE}
+    except Exception as error:  # noqa: BLE001 - a hostile file makes libraries raise anything
+        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+        return {
+            "refused": Reason.UNREADABLE,
+            # The kind and the place of an error, never its message: messages quote the file.
+            "error": type(error).__name__,
+            "stack": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+        }
     return {"found": asdict(found) if isinstance(found, Reading) else found}
 
 

@@ -15,6 +15,7 @@ import mammoth
 from knowledge.adapters.reading import html
 from knowledge.adapters.reading.answers import NoText, Reading, Reason, repaired
 
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MOST_PARTS = 10_000
 _LARGEST_XML = 64 * 1024**2
 _LARGEST_RATIO = 200
@@ -58,6 +59,8 @@ def extract(content: bytes) -> Reading:
 
 def _parts(content: bytes) -> dict[str, bytes]:
     """The XML parts by name; raises what a bomb or an encrypted package deserves."""
+    if content.startswith(_OLE):
+        raise NoText(Reason.ENCRYPTED, "")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as package:
             entries = [entry for entry in package.infolist() if _XML.search(entry.filename)]

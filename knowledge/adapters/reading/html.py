@@ -23,9 +23,14 @@ _CONTROLS = "button|select|option|datalist|input|textarea|dialog[not(@open)]"
 _INLINE = (
     *("a", "abbr", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font", "i", "ins"),
     *("kbd", "label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup"),
-    *("time", "tt", "u", "var", "wbr", "samp", "form", "fieldset", "output", "data", "center"),
+    *("time", "tt", "u", "var", "wbr", "samp", "output", "data"),
 )
-_SECTIONS = frozenset(("main", "article", "section", "nav", "aside", "header", "footer", "hgroup"))
+_SECTIONS = frozenset(
+    (
+        *("main", "article", "section", "nav", "aside", "header", "footer", "hgroup"),
+        *("form", "fieldset", "center"),
+    )
+)
 _PARAGRAPHS = frozenset(("summary", "dt", "dd", "legend", "figcaption"))
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _MEANT = frozenset(("start", "colspan", "rowspan", "reversed", "value"))

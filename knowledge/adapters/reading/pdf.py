@@ -57,7 +57,7 @@ def extract(content: bytes) -> Reading:
     if not any(seen):
         raise NoText(
             Reason.EMPTY,
-            f"None of the {len(pages)} pages of this PDF has a text layer; a scan needs OCR first.",
+            f"No page of this PDF ({len(pages)} in all) has a text layer; a scan needs OCR first.",
             reason="no_text_layer",
             pages=len(pages),
         )
