@@ -1,7 +1,7 @@
 """Labelled collections in the BEIR layout: documents, questions, and which answer which.
 
     corpus.jsonl      {"_id", "title"?, "text"}             a document a line
-    queries.jsonl     {"_id", "text"}                       a question a line
+    queries.jsonl     {"_id", "text", "objective"?, "entities"?, "aliases"?}
     qrels/test.tsv    query-id, corpus-id, score            with a heading line; scores above 0 count
     references.jsonl  {"query_id", "doc_id", "quote"}       optional: the words that answer
 
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from access.errors import VerbatimError
+from knowledge.core.types import KnowledgeQuery
 
 CORPUS: Final = "corpus.jsonl"
 QUERIES: Final = "queries.jsonl"
@@ -47,12 +48,19 @@ class CollectionDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, the documents that answer it (id to grade), and the words that do: per id."""
+    """A question, the documents that answer it (id to grade), and the words that do: per id.
+
+    `context` is what it says beside its text, as a search takes it.
+    """
 
     id: str
     text: str
     answers: dict[str, int]
     quotes: tuple[tuple[str, str], ...]
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+    def query(self) -> KnowledgeQuery:
+        return KnowledgeQuery(text=self.text, **self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +103,37 @@ class Collection:
                         text=_field(row, "text", place),
                         answers=answers,
                         quotes=tuple(quoted.get(number, ())),
+                        context=_context(row, place),
                     )
                 )
         if not questions:
             raise InvalidCollection(f"No question of {self.folder} has a document that answers it.")
         return questions
+
+
+def _context(row: Mapping[str, Any], place: str) -> dict[str, Any]:
+    objective, entities = row.get("objective"), row.get("entities", [])
+    aliases = row.get("aliases", {})
+    if not (
+        (objective is None or isinstance(objective, str))
+        and _are_texts(entities)
+        and isinstance(aliases, dict)
+        and all(_are_texts(names) for names in aliases.values())
+    ):
+        raise InvalidCollection(
+            f"{place}: an objective is a text, entities are a list of texts, and aliases a list of"
+            " texts for each."
+        )
+    context = {
+        "objective": objective,
+        "entities": tuple(entities),
+        "aliases": {entity: tuple(names) for entity, names in aliases.items()},
+    }
+    return {name: said for name, said in context.items() if said}
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def is_collection(path: Path) -> bool:

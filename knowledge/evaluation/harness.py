@@ -37,6 +37,8 @@ FUSED: Final = "fused"
 ALL: Final = "all"
 ABLATED_TERMS: Final = ("authority", "scope", "recency", "penalty")
 _WITHOUT: Final = "-without-"
+# What a question may say beside its text, and what it is when it says nothing.
+_CONTEXT: Final[Mapping[str, Any]] = {"objective": None, "entities": (), "aliases": {}}
 _MEASURES: Final = {
     "ndcg_at_10": nDCG @ 10,
     "recall_at_10": R @ 10,
@@ -87,8 +89,8 @@ class Evaluator:
         `arms` are names out of `searchers`, or `all`; none means every arm by itself and, when
         there are several, all of them fused. `queries` takes that many questions, spread evenly.
         """
-        chosen = self._chosen(arms)
         questions = spread(collection.questions(), queries)
+        chosen = self._chosen(arms, questions)
         with throw_away_tenant("evaluate") as tenant_id:
             principal = member(tenant_id)
             corpus = self._admit(collection, principal)
@@ -107,8 +109,8 @@ class Evaluator:
             "arms": measured,
         }
 
-    def _chosen(self, arms: Sequence[str]) -> dict[str, Searcher]:
-        known = searchers(self._store.searcher)
+    def _chosen(self, arms: Sequence[str], questions: Sequence[Question]) -> dict[str, Searcher]:
+        known = searchers(self._store.searcher, [question.query() for question in questions])
         if ALL in arms:
             return known
         wanted = arms or [name for name in known if _WITHOUT not in name]
@@ -142,14 +144,29 @@ class Evaluator:
         store = replace(self._store, searcher=searcher)
         for question in self._track(questions, f"Asking {name}", len(questions)):
             started = time.perf_counter()
-            result = store.search(KnowledgeQuery(text=question.text), principal)
+            result = store.search(question.query(), principal)
             yield answer(
                 question, result, corpus, milliseconds=(time.perf_counter() - started) * 1_000
             )
 
 
-def searchers(searcher: Searcher) -> dict[str, Searcher]:
-    """Each arm by itself, all of them fused, and the whole without one term of the ranking."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetfulSearcher(Searcher):
+    """The search without some of what a question says beside its text."""
+
+    forgets: tuple[str, ...]
+
+    def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
+        changed: dict[str, Any] = {name: _CONTEXT[name] for name in self.forgets}
+        return Searcher.search(self, replace(query, **changed), principal)
+
+
+def searchers(searcher: Searcher, queries: Iterable[KnowledgeQuery] = ()) -> dict[str, Searcher]:
+    """Each arm by itself, all of them fused, and the whole without one of its parts.
+
+    Parts are the terms of the ranking and, where `queries` have them, what stands beside a
+    question's text: objective, entities, aliases, and all of these (`context`).
+    """
     named = {arm.name: replace(searcher, arms=(arm,)) for arm in searcher.arms}
     whole = next(iter(named))
     if len(named) > 1:
@@ -157,6 +174,16 @@ def searchers(searcher: Searcher) -> dict[str, Searcher]:
         whole = FUSED
     for term in ABLATED_TERMS:
         named[f"{whole}{_WITHOUT}{term}"] = replace(searcher, policy=without(searcher.policy, term))
+    said = tuple(name for name in _CONTEXT if any(getattr(query, name) for query in queries))
+    forgotten = {name: (name,) for name in said} | ({"context": said} if said else {})
+    for name, forgets in forgotten.items():
+        named[f"{whole}{_WITHOUT}{name}"] = ForgetfulSearcher(
+            arms=searcher.arms,
+            fusion=searcher.fusion,
+            policy=searcher.policy,
+            tokens=searcher.tokens,
+            forgets=forgets,
+        )
     return named
 
 

@@ -4,6 +4,9 @@
     queries.jsonl           {"_id", "text", "kind"}
     qrels/test.tsv          query-id, corpus-id, score        with a heading line
     references.jsonl        {"query_id", "doc_id", "quote"}   the words that answer
+    context.jsonl           some of the questions as they are asked amid a conversation: the text
+                            alone does not say what they are about, but "objective", "entities" and
+                            "aliases" do
 
 The folder is a collection in the BEIR layout but for `corpus.jsonl`, which `write_collection`
 makes of the documents. A question may have several quotes; any one of them answers it.
@@ -29,6 +32,7 @@ WRITTEN: Final = date(2025, 10, 15)
 """The day on which the corpus takes place; no document of it is younger."""
 
 _QUERIES: Final = "queries.jsonl"
+IN_CONTEXT: Final = "context.jsonl"
 _JUDGEMENTS: Final = "qrels/test.tsv"
 _REFERENCES: Final = "references.jsonl"
 
@@ -136,10 +140,11 @@ def judgements() -> list[tuple[str, str]]:
         ]
 
 
-def write_collection(folder: Path) -> None:
+def write_collection(folder: Path, *, queries: str = _QUERIES) -> None:
     """The whole corpus in the BEIR layout, for programs that read collections."""
     (folder / _JUDGEMENTS).parent.mkdir(parents=True, exist_ok=True)
-    for name in (_QUERIES, _JUDGEMENTS, _REFERENCES):
+    shutil.copyfile(FOLDER / queries, folder / _QUERIES)
+    for name in (_JUDGEMENTS, _REFERENCES):
         shutil.copyfile(FOLDER / name, folder / name)
     with (folder / "corpus.jsonl").open("w", encoding="utf-8") as lines:
         for document in documents():
