@@ -121,6 +121,26 @@ class TestArms:
         assert policy.recency == 0.0
         assert policy.match + policy.authority + policy.scope == pytest.approx(1.0)
 
+    def test_what_stands_beside_a_question_can_be_left_out(
+        self, tmp_path: Path, blob_root: Path
+    ) -> None:
+        made = collection(tmp_path / "c")
+        asked = {"_id": "q1", "text": "When does it open?", "entities": ["valve of the pump"]}
+        (made.folder / "queries.jsonl").write_text(json.dumps(asked) + "\n")
+        told = Evaluator(store()).evaluate(made, arms=["all"])["arms"]
+        assert "lexical-without-objective" not in told  # no question has one
+        assert told["lexical"]["hit_at_3"] == 1.0
+        for name in ("entities", "context"):
+            assert told[f"lexical-without-{name}"]["mrr_at_10"] <= told["lexical"]["mrr_at_10"]
+        query = made.questions()[0].query()
+        forgetful = searchers(store().searcher, [query])
+        by = principal()
+        admit("The valve of the pump is dry.", by=by)
+        with_it = store().searcher.search(query, by)
+        without_it = forgetful["lexical-without-entities"].search(query, by)
+        assert len(with_it.passages + with_it.omitted) == 1
+        assert without_it.passages + without_it.omitted == ()
+
     def test_an_unknown_arm_is_refused_before_anything_is_admitted(
         self, tmp_path: Path, blob_root: Path
     ) -> None:

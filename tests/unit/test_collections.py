@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from knowledge.core.types import KnowledgeQuery
 from knowledge.evaluation.collections import (
     Collection,
     CollectionDocument,
@@ -77,8 +78,31 @@ class TestReading:
         assert is_collection(written(tmp_path / "yes"))
         assert not is_collection(tmp_path)
 
+    def test_a_question_may_say_more_than_its_text(self, tmp_path: Path) -> None:
+        asked = {"_id": "q1", "text": "When?", "objective": "Fill it", "aliases": {"it": ["pump"]}}
+        (question,) = Collection.at(written(tmp_path / "said", queries=[asked])).questions()
+        assert question.query() == KnowledgeQuery(
+            text="When?", objective="Fill it", aliases={"it": ("pump",)}
+        )
+
 
 class TestRefusing:
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"objective": 3},
+            {"entities": "pump"},
+            {"entities": [1]},
+            {"aliases": ["it"]},
+            {"aliases": {"it": "pump"}},
+        ],
+    )
+    def test_context_of_another_shape(self, tmp_path: Path, said: dict[str, Any]) -> None:
+        asked = [{"_id": "q1", "text": "When?", **said}]
+        collection = Collection.at(written(tmp_path / "odd", queries=asked))
+        with pytest.raises(InvalidCollection, match="a list of"):
+            collection.questions()
+
     @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
     def test_a_missing_file_is_named(self, tmp_path: Path, name: str) -> None:
         folder = written(tmp_path / "partial")

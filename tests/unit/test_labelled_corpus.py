@@ -9,6 +9,7 @@ from pathlib import Path
 from knowledge.evaluation.collections import Collection
 from tests.corpus.loader import (
     FOLDER,
+    IN_CONTEXT,
     WRITTEN,
     Kind,
     contains,
@@ -114,3 +115,18 @@ def test_the_corpus_is_a_collection(tmp_path: Path) -> None:
     ]
     answerable = {question.id for question in questions() if question.quotes}
     assert {question.id for question in collection.questions()} == answerable
+
+
+def test_questions_in_context_are_questions_of_the_corpus_asked_in_fewer_words(
+    tmp_path: Path,
+) -> None:
+    write_collection(tmp_path, queries=IN_CONTEXT)
+    whole = {question.id: question.text for question in questions()}
+    asked = Collection.at(tmp_path).questions()
+    assert len(asked) >= 20
+    for question in asked:
+        assert question.quotes, question.id
+        assert question.context, question.id
+        assert question.text != whole[question.id]
+    said = {name for question in asked for name in question.context}
+    assert said == {"objective", "entities", "aliases"}
