@@ -8,13 +8,14 @@ from typing import cast
 
 import pytest
 from pypdf import PdfWriter
-from pypdf.generic import DictionaryObject, NameObject
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from knowledge.adapters.extractors import PdfExtractor, parsed
 from knowledge.core.errors import (
     EmptyExtraction,
     EncryptedDocument,
     Refused,
+    TooMuchText,
     UnreadableDocument,
 )
 from knowledge.core.types import ExtractedDocument, Heading
@@ -268,6 +269,26 @@ class TestRefusals:
 
     def test_white_space_before_the_header(self) -> None:
         assert extract(b"  \n" + pdf(lines("Words."))).text == "Words."
+
+
+def with_a_bomb(content: bytes) -> bytes:
+    """The PDF with a first page that unpacks to 80 MB."""
+    writer = PdfWriter(clone_from=io.BytesIO(content))
+    stream = DecodedStreamObject()
+    stream.set_data(b" " * 80_000_000)
+    writer.pages[0][NameObject("/Contents")] = writer._add_object(stream.flate_encode())
+    bomb = io.BytesIO()
+    writer.write(bomb)
+    assert bomb.tell() < 200_000
+    return bomb.getvalue()
+
+
+def test_a_page_that_unpacks_to_too_much_is_left_out() -> None:
+    found = extract(with_a_bomb(pdf(lines("Words."), lines("More words, enough of them."))))
+    assert found.text.strip() == "More words, enough of them."
+    assert found.warnings == ("pages_unreadable: 1",)
+    with pytest.raises(TooMuchText):
+        extract(with_a_bomb(pdf(lines("Words."))))
 
 
 def test_inspection_counts_the_pages() -> None:

@@ -94,6 +94,9 @@ def _parsed(source: str) -> Any:
         root = html.document_fromstring(without.encode("utf-8"), parser=parser)
     except etree.ParserError:
         raise NoText(Reason.EMPTY, "There is no element in this document.") from None
+    except etree.XMLSyntaxError:
+        # The parser repairs everything else.
+        raise MemoryError from None
     if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
         raise NoText(Reason.UNREADABLE, "The elements of this document are nested too deeply.")
     return root

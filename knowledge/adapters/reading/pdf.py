@@ -51,6 +51,8 @@ def extract(content: bytes) -> Reading:
     reader = _opened(content)
     pages, unreadable = _pages(reader)
     if len(unreadable) == len(pages):
+        if any(unreadable.values()):
+            raise NoText(Reason.TOO_LARGE, "No page of this PDF unpacks to a size that is read.")
         raise NoText(Reason.UNREADABLE, "No page of this PDF can be read.")
     texts = [repaired(page.text) for page in pages]
     seen = [len("".join(text.split())) for text in texts]
@@ -146,19 +148,32 @@ class _Page:
     columns: bool = False
 
 
-def _pages(reader: PdfReader) -> tuple[list[_Page], list[int]]:
-    """The pages, and the numbers of those that cannot be read."""
+def _pages(reader: PdfReader) -> tuple[list[_Page], dict[int, bool]]:
+    """The pages, and the numbers of those that cannot be read, with whether for their size."""
     pages: list[_Page] = []
-    unreadable = []
+    unreadable: dict[int, bool] = {}
     for number, page in enumerate(reader.pages, 1):
         try:
             pages.append(_page(page))
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - one damaged page is no reason to lose the others
-            unreadable.append(number)
+        except Exception as error:  # noqa: BLE001 - one damaged page is no reason to lose the others
+            _raise_exhaustion(error)
+            unreadable[number] = any(isinstance(e, LimitReachedError) for e in _causes(error))
             pages.append(_Page())
     return pages, unreadable
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it came from, for pypdf wraps what it meets."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _raise_exhaustion(error: BaseException) -> None:
+    """Raise a `MemoryError` however it was wrapped: that is not mere damage."""
+    for cause in _causes(error):
+        if isinstance(cause, MemoryError):
+            raise cause
 
 
 def _page(page: Any) -> _Page:
@@ -309,9 +324,8 @@ def _headings(
     complete = True
     try:
         entries.extend(islice(_outline(reader, reader.outline, 1), _MOST_HEADINGS))
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - the text is good without its outline
+    except Exception as error:  # noqa: BLE001 - the text is good without its outline
+        _raise_exhaustion(error)
         complete = False
     headings = []
     before: dict[int, int] = {}
@@ -410,7 +424,5 @@ def _beside_the_text(reader: PdfReader) -> Iterator[str]:
                 note = reference.get_object()
                 yield str(note.get("/Contents", ""))
                 yield str((note.get("/A") or {}).get("/URI", ""))
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - what cannot be reached cannot be read by others either
-        return
+    except Exception as error:  # noqa: BLE001 - what cannot be reached cannot be read by others
+        _raise_exhaustion(error)
