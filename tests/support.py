@@ -23,6 +23,7 @@ from knowledge.core.types import (
     SearchResult,
     Visibility,
 )
+from knowledge.models import IngestJob
 from knowledge.wiring import store
 
 
@@ -98,6 +99,19 @@ def ask(text: str, *, by: Principal | None = None, **given: Any) -> SearchResult
     return store().search(
         KnowledgeQuery(text=text, **{"min_score": 0.0, **given}), by or principal()
     )
+
+
+def work() -> int:
+    """Runs the background jobs that are due, in the order in which they came. Returns how many."""
+    done = 0
+    while True:
+        with operations_session():
+            due = list(IngestJob.objects.due().order_by("number").values_list("job_id", flat=True))
+        if not due:
+            return done
+        for job_id in due:
+            store().run_job(job_id)
+            done += 1
 
 
 def texts(result: SearchResult) -> list[str]:

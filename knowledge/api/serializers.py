@@ -455,7 +455,8 @@ class RefusedProvenanceSerializer(serializers.Serializer[Any]):
     because = choice(
         KnowledgeNamed,
         help_text="What gave it away: its kind, a chunk id, an address of ours, a piece of a"
-        " rendered block, or the id of a document, chunk set or source that you could read.",
+        " rendered block, or the id of a document, chunk set, source or attachment of one that"
+        " you could read.",
     )
 
 

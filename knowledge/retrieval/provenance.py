@@ -11,6 +11,7 @@ from knowledge.core.errors import BeliefFromDocument
 from knowledge.core.provenance import KnowledgeNamed, Provenance, knowledge_named_by, uuids_in
 from knowledge.core.scope import resolve_scope
 from knowledge.models import (
+    Attachment,
     ChunkSet,
     Document,
     DocumentVersion,
@@ -52,10 +53,15 @@ def check_provenance(provenance: Sequence[Provenance], principal: Principal) -> 
 
 
 def _of_documents(ids: set[UUID], principal: Principal) -> set[UUID]:
-    """Those of the ids that are, or were, a document, a chunk set or a source the caller knew."""
+    """Those that are, or were, a document, a chunk set, a source or an attachment they knew."""
     # What is deleted or was rescoped away since: what they were shown or did themselves.
     own = {"tenant_id": principal.tenant_id, "document_id__in": ids}
     shown = TracedPassage.objects.filter(trace__principal_id=principal.principal_id, **own)
+    sent = Attachment.objects.filter(
+        tenant_id=principal.tenant_id,
+        principal_id=principal.principal_id,
+        document_id__isnull=False,
+    )
     done = KnowledgeEvent.objects.filter(actor=principal.principal_id, **own)
     with tenant_session(principal.tenant_id):
         spaces = VisibilitySpace.objects.visible_in_any_project(
@@ -69,6 +75,8 @@ def _of_documents(ids: set[UUID], principal: Principal) -> set[UUID]:
             *DocumentVersion.objects.filter(document__space__in=spaces, source__in=ids).values_list(
                 "source_id", flat=True
             ),
+            *sent.filter(attachment_id__in=ids).values_list("attachment_id", flat=True),
+            *sent.filter(artifact__in=ids).values_list("artifact_id", flat=True),
             *shown.values_list("document_id", flat=True),
             *(one for one in done.values_list("document_id", flat=True) if one is not None),
         }

@@ -21,9 +21,8 @@ from knowledge.models import (
     KnowledgeEvent,
     RetentionProposal,
 )
-from knowledge.wiring import store
 from tests.factories import make_attachment, make_operator, make_proposal, make_superuser
-from tests.support import ask, principal
+from tests.support import ask, principal, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("blob_root")]
 
@@ -51,13 +50,6 @@ def page(client: Client, path: str, **query: Any) -> str:
 
 def at(proposal: RetentionProposal, action: str = "change") -> str:
     return reverse(f"admin:knowledge_retentionproposal_{action}", args=[proposal.pk])
-
-
-def work() -> None:
-    with operations_session():
-        due = list(IngestJob.objects.due().order_by("number").values_list("job_id", flat=True))
-    for job_id in due:
-        store().run_job(job_id)
 
 
 # --- attachments

@@ -31,7 +31,7 @@ from knowledge.ingest.pipeline import Ingestor
 from knowledge.models import Attachment, Document, DocumentVersion, IngestJob, KnowledgeEvent
 from knowledge.wiring import store
 from tests.inspection import every_row, forge_secret, refusals
-from tests.support import admit, ask, bearer, footprint, principal
+from tests.support import admit, ask, bearer, footprint, principal, work
 
 pytestmark = pytest.mark.django_db
 
@@ -55,19 +55,6 @@ def send(
         actor=actor,
         filename=filename,
     )
-
-
-def work() -> int:
-    """Runs all that is due, in the order in which the reconciler would hint at it."""
-    done = 0
-    while True:
-        with operations_session():
-            due = list(IngestJob.objects.due().order_by("number").values_list("job_id", flat=True))
-        if not due:
-            return done
-        for job_id in due:
-            store().run_job(job_id)
-            done += 1
 
 
 def state_of(attachment: Attachment) -> str:

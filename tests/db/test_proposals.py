@@ -37,7 +37,7 @@ from knowledge.models import (
 )
 from knowledge.wiring import store
 from tests.inspection import every_row, forge_secret, refusals
-from tests.support import ask, bearer, footprint, principal, upload
+from tests.support import ask, bearer, footprint, principal, upload, work
 
 pytestmark = pytest.mark.django_db
 
@@ -64,13 +64,6 @@ def propose(
         ),
         by,
     )
-
-
-def work() -> None:
-    with operations_session():
-        due = list(IngestJob.objects.due().order_by("number").values_list("job_id", flat=True))
-    for job_id in due:
-        store().run_job(job_id)
 
 
 def now_of(proposal: RetentionProposal) -> RetentionProposal:

@@ -7,6 +7,7 @@ own and both together: it reads the transcript through `strip_knowledge`, and it
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,10 @@ from access.tenancy import tenant_session
 from access.trust import Sensitivity
 from knowledge.core.errors import BeliefFromDocument
 from knowledge.core.provenance import Provenance, strip_knowledge
-from knowledge.core.types import SearchResult, Visibility
-from knowledge.models import ChunkSet, DocumentVersion
+from knowledge.core.types import Actor, SearchResult, Visibility
+from knowledge.models import Attachment, ChunkSet, DocumentVersion
 from knowledge.wiring import store
-from tests.support import admit, ask, bearer, principal
+from tests.support import admit, ask, bearer, principal, work
 
 pytestmark = pytest.mark.django_db
 
@@ -147,6 +148,26 @@ def test_a_document_that_is_gone_is_still_no_ground_for_a_belief(blob_root: Path
     assert refused_by(named, principal()) == "document"
     for chunk_id in result.chunk_ids:
         assert refused_by(Provenance(kind="turn", id=chunk_id), shown_to) == "chunk_id"
+
+
+def test_an_attachment_that_became_a_document_is_no_ground_either(blob_root: Path) -> None:
+    def send(actor: Actor) -> Attachment:
+        return store().attach(
+            io.BytesIO(NOTES[0].encode()),
+            principal(),
+            conversation_id="c-1",
+            actor=actor,
+            filename="note.md",
+        )
+
+    sent, stored = send(Actor.PRINCIPAL), send(Actor.SURFACE)
+    work()
+    for named in (sent.attachment_id, sent.artifact_id, sent.document_id):
+        one = Provenance(kind="turn", id=str(named))
+        assert refused_by(one, principal()) == "document"
+        assert refused_by(one, principal("bob")) is None
+    for named in (stored.attachment_id, stored.artifact_id):
+        assert refused_by(Provenance(kind="turn", id=str(named)), principal()) is None
 
 
 def test_the_guard_betrays_no_document_that_one_may_not_see(blob_root: Path) -> None:
