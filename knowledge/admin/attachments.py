@@ -42,7 +42,6 @@ class AttachmentAdmin(OperatorAdmin):
         "age",
         "why",
         "principal_id",
-        "actor",
         "named_conversation",
     )
     list_display_links = ("file",)
