@@ -44,6 +44,7 @@ from knowledge.models.attachment import AttachmentQuerySet
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.search import Searcher
+from knowledge.retrieval.verify import CheckedQuote, Quote, verify_quotes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +143,12 @@ class KnowledgeStore:
     def check_provenance(self, provenance: Sequence[Provenance], principal: Principal) -> None:
         """Raises `BeliefFromDocument` when any of it is a document or a part of one."""
         check_provenance(provenance, principal)
+
+    def verify_quotes(
+        self, quotes: Sequence[Quote], principal: Principal, *, current_scope: str | None = None
+    ) -> list[CheckedQuote]:
+        """Whether passages say what they are quoted as saying; see `verify_quotes`."""
+        return verify_quotes(self.searcher.arms, quotes, principal, current_scope=current_scope)
 
     def get_chunk(
         self, chunk_id: str, principal: Principal, *, current_scope: str | None = None

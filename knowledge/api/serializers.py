@@ -13,6 +13,7 @@ from knowledge.adapters.language import LANGUAGES
 from knowledge.core.profiles import PROFILES
 from knowledge.core.provenance import KnowledgeNamed, Provenance
 from knowledge.core.query import MAX_TEXT
+from knowledge.core.quoting import QuoteOutcome
 from knowledge.core.types import (
     DEFAULT_BATCH_SIZE,
     MAX_BATCH_SIZE,
@@ -29,6 +30,7 @@ from knowledge.core.types import (
 )
 from knowledge.ingest.admission import TITLE_LIMIT
 from knowledge.lifecycle.conversations import DocumentOutcome
+from knowledge.retrieval.verify import MOST_QUOTES, Quote
 
 
 def choice(vocabulary: Any, **options: Any) -> serializers.ChoiceField:
@@ -509,6 +511,40 @@ class ChunkSerializer(serializers.Serializer[Any]):
     live = serializers.BooleanField()
     superseded_by_version = serializers.IntegerField(allow_null=True)
     source = SourceSerializer(source="chunk_set.version.source")  # type: ignore[assignment]
+
+
+class QuoteSerializer(StrictSerializer):
+    chunk_id = serializers.CharField(max_length=100)
+    quote = serializers.CharField(max_length=MAX_TEXT, trim_whitespace=False)
+
+
+class VerifyQuoteSerializer(StrictSerializer):
+    quotes = QuoteSerializer(many=True, help_text=f"At most {MOST_QUOTES}.")
+    current_scope = serializers.CharField(max_length=200, required=False, allow_null=True)
+
+    def value(self) -> list[Quote]:
+        return [
+            Quote(chunk_id=one["chunk_id"], text=one["quote"])
+            for one in self.validated_data["quotes"]
+        ]
+
+
+class CheckedQuoteSerializer(serializers.Serializer[Any]):
+    """`start`, `end` (characters of the passage's text) and lines are those of the words found."""
+
+    chunk_id = serializers.CharField(source="quote.chunk_id", help_text="As it was asked.")
+    outcome = choice(QuoteOutcome)
+    start = serializers.IntegerField(source="match.start", allow_null=True, default=None)
+    end = serializers.IntegerField(source="match.end", allow_null=True, default=None)
+    line_start = serializers.IntegerField(allow_null=True)
+    line_end = serializers.IntegerField(allow_null=True)
+    found_in = ChunkSerializer(
+        source="chunk", allow_null=True, help_text="The passage that holds the quote, if any does."
+    )
+
+
+class CheckedQuotesSerializer(serializers.Serializer[Any]):
+    results = CheckedQuoteSerializer(many=True)
 
 
 class VersionSerializer(serializers.Serializer[Any]):

@@ -9,6 +9,7 @@ from knowledge.api import conversations, proposals, views
 urlpatterns = [
     path("v1/tools/knowledge.search", views.SearchView.as_view(), name="search"),
     path("v1/tools/knowledge.ingest", views.IngestView.as_view(), name="ingest"),
+    path("v1/tools/knowledge.verify_quote", views.VerifyQuoteView.as_view(), name="verify-quote"),
     path(
         "v1/tools/knowledge.propose_retention",
         proposals.ProposeRetentionView.as_view(),

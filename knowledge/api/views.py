@@ -181,6 +181,29 @@ class ChunkView(KnowledgeView):
         return Response(shapes.ChunkSerializer(chunk).data)
 
 
+class VerifyQuoteView(KnowledgeView):
+    """Checking quotes."""
+
+    @extend_schema(
+        operation_id="knowledge_verify_quote",
+        request=shapes.VerifyQuoteSerializer,
+        responses={200: shapes.CheckedQuotesSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Says of each quote whether the passage that it is ascribed to holds it, and where.
+
+        `exact`: letter by letter. `normalised`: but for white space, quotation marks, dashes,
+        ligatures and capitals. `misattributed`: another passage that you may see holds it,
+        `found_in`. `not_found`: none does.
+        """
+        asked = parsed(shapes.VerifyQuoteSerializer, request.data)
+        current_scope = asked.validated_data.get("current_scope")
+        checked = store().verify_quotes(
+            asked.value(), self.principal(), current_scope=current_scope
+        )
+        return Response(shapes.CheckedQuotesSerializer({"results": checked}).data)
+
+
 class DocumentsView(KnowledgeView):
     """The documents that the caller may see."""
 
