@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from knowledge.core.profiles import ChunkingProfile
@@ -26,6 +26,15 @@ class Extractor(Protocol):
 
     def extract(self, content: bytes, *, media_type: str, charset: str | None) -> ExtractedDocument:
         """Raises a subclass of `Refused` when there is no text to be had."""
+        ...
+
+
+@runtime_checkable
+class Inspector(Protocol):
+    """An extractor that can tell quickly, without the text, whether there is any to be had."""
+
+    def inspect(self, content: bytes) -> object:
+        """Raises a subclass of `Refused` when `extract` would for the same reason."""
         ...
 
 

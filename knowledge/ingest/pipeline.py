@@ -83,7 +83,7 @@ class Ingestor:
         try:
             admitted = admit(request, principal, max_bytes=self.max_bytes)
             media_type = _media_type(admitted)
-            self.extractors.for_type(media_type.type)
+            self.extractors.inspect(admitted.content, media_type.type)
             SecretGate(self.secret_scanner).check(
                 raw="", normalised="", fields=_names(admitted), chunks=()
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +12,19 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from pytest_django import Settings
 
-from access.tenancy import tenant_session
+from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
 from knowledge import checks
 from knowledge.adapters.extractors.registration import registered_extractors
 from knowledge.core.errors import EmptyExtraction, EncryptedDocument, SecretFound, TooLarge
-from knowledge.core.types import ExtractedDocument, IngestRequest, Visibility
-from knowledge.models import Chunk, DocumentVersion
+from knowledge.core.types import (
+    Actor,
+    AttachmentState,
+    ExtractedDocument,
+    IngestRequest,
+    Visibility,
+)
+from knowledge.models import Attachment, Chunk, DocumentVersion, IngestJob
 from knowledge.wiring import store
 from tests.documents import docx, lines, paragraph, pdf
 from tests.factories import make_operator
@@ -210,3 +217,30 @@ class TestRegistration:
 def test_what_is_larger_than_a_child_takes_is_refused(settings: Settings, blob_root: Path) -> None:
     with pytest.raises(TooLarge):
         admit(b"%PDF-1.7\n" + b" " * 32 * 1024**2, filename="a.pdf")
+
+
+def _sent(content: bytes) -> Attachment:
+    return store().attach(
+        io.BytesIO(content),
+        principal(),
+        conversation_id="c-1",
+        actor=Actor.PRINCIPAL,
+        filename="guide.pdf",
+    )
+
+
+class TestAttachments:
+    def test_a_pdf_is_looked_at_when_it_is_sent(self, blob_root: Path) -> None:
+        attachment = _sent(pdf(lines("Words."), password="", owner_password="restricts"))
+        assert attachment.refusal == "encrypted_document"
+        with operations_session():
+            assert not IngestJob.objects.exists()
+
+    def test_and_read_when_its_turn_comes(self, blob_root: Path) -> None:
+        attachment = _sent(relay_guide())
+        assert attachment.job
+        store().run_job(attachment.job.job_id)
+        with operations_session():
+            state = Attachment.objects.with_state().get(pk=attachment.pk).state
+        assert state == AttachmentState.INGESTED
+        assert ask("restore the previous tag").passages[0].candidate.page_start == 3

@@ -21,7 +21,7 @@ import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
-from knowledge.adapters.extractors import PdfExtractor, child, parsed
+from knowledge.adapters.extractors import Extractors, PdfExtractor, child, parsed
 from knowledge.core.errors import (
     ExtractionBusy,
     ExtractionInterrupted,
@@ -358,6 +358,29 @@ def test_inspection_has_less_time_than_extraction(monkeypatch: pytest.MonkeyPatc
     PdfExtractor().inspect(content)
     PdfExtractor().extract(content, media_type="application/pdf", charset=None)
     assert asked == {"inspect": 10, "extract": 60}
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ("time.sleep(60)", None),
+        ("os.abort()", UnreadableDocument),
+        ("os._exit(70)", ExtractionMemory),
+    ],
+)
+def test_a_first_look_that_takes_too_long_says_nothing(
+    misbehave: Misbehave,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    refused: type[KnowledgeError] | None,
+) -> None:
+    monkeypatch.setattr(parsed, "INSPECTION_SECONDS", 1.0)
+    misbehave(body)
+    if refused is None:
+        return Extractors().inspect(b"%PDF-1.7", "application/pdf")
+    with pytest.raises(refused):
+        Extractors().inspect(b"%PDF-1.7", "application/pdf")
+    return None
 
 
 class TestSlots:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from knowledge.adapters.extractors.markdown import MarkdownExtractor
 from knowledge.adapters.extractors.media_types import MediaType, decide
 from knowledge.adapters.extractors.parsed import DocxExtractor, HtmlExtractor, PdfExtractor
 from knowledge.adapters.extractors.text import TextExtractor
-from knowledge.core.errors import UnsupportedMediaType
-from knowledge.core.ports import Extractor, InstructionScanner
+from knowledge.core.errors import (
+    ExtractionBusy,
+    ExtractionInterrupted,
+    ExtractionTimeout,
+    UnsupportedMediaType,
+)
+from knowledge.core.ports import Extractor, Inspector, InstructionScanner
 
 __all__ = [
     "DocxExtractor",
@@ -50,3 +56,13 @@ class Extractors:
         raise UnsupportedMediaType(
             f"Files of the type {media_type} cannot be admitted.", media_type=media_type
         )
+
+    def inspect(self, content: bytes, media_type: str) -> None:
+        """A first look at a file that is to be read later; raises what is clear at once.
+
+        A look that takes too long says nothing: reading has more time.
+        """
+        extractor = self.for_type(media_type)
+        if isinstance(extractor, Inspector):
+            with suppress(ExtractionBusy, ExtractionInterrupted, ExtractionTimeout):
+                extractor.inspect(content)
