@@ -43,6 +43,7 @@ from knowledge.models import (
 from knowledge.models.attachment import AttachmentQuerySet
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.provenance import check_provenance
+from knowledge.retrieval.replay import TraceView, view_trace
 from knowledge.retrieval.search import Searcher
 from knowledge.retrieval.verify import CheckedQuote, Quote, verify_quotes
 
@@ -149,6 +150,12 @@ class KnowledgeStore:
     ) -> list[CheckedQuote]:
         """Whether passages say what they are quoted as saying; see `verify_quotes`."""
         return verify_quotes(self.searcher.arms, quotes, principal, current_scope=current_scope)
+
+    def view_trace(
+        self, trace_id: UUID, principal: Principal, *, current_scope: str | None = None
+    ) -> TraceView:
+        """A search's trace with the block that the model saw; see `view_trace`."""
+        return view_trace(trace_id, principal, current_scope=current_scope)
 
     def get_chunk(
         self, chunk_id: str, principal: Principal, *, current_scope: str | None = None

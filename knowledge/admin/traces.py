@@ -11,7 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from access.admin_base import OperatorAdmin
-from knowledge.models import RecallTrace, TracedPassage
+from access.operator_session import operator_principal
+from knowledge.models import RecallTrace
+from knowledge.wiring import store
 
 _SHOWN = 80
 
@@ -62,8 +64,6 @@ class RecallTraceAdmin(OperatorAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         trace = self.found(request, object_id)
-        shown = {
-            "passages": TracedPassage.objects.filter(trace=trace).order_by("position"),
-            "omitted": trace.omitted,
-        }
+        viewer = operator_principal(request, trace.tenant_id)
+        shown = {"view": store().view_trace(trace.pk, viewer)}
         return super().change_view(request, object_id, form_url, shown | (extra_context or {}))

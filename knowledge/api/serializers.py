@@ -30,6 +30,7 @@ from knowledge.core.types import (
 )
 from knowledge.ingest.admission import TITLE_LIMIT
 from knowledge.lifecycle.conversations import DocumentOutcome
+from knowledge.retrieval.replay import BlockState, PassageState
 from knowledge.retrieval.verify import MOST_QUOTES, Quote
 
 
@@ -545,6 +546,55 @@ class CheckedQuoteSerializer(serializers.Serializer[Any]):
 
 class CheckedQuotesSerializer(serializers.Serializer[Any]):
     results = CheckedQuoteSerializer(many=True)
+
+
+class TracedPassageSerializer(serializers.Serializer[Any]):
+    """A passage as the trace kept it; of a withheld one nothing but place and state."""
+
+    position = serializers.IntegerField()
+    state = choice(PassageState)
+    text = serializers.CharField(help_text="The passage's own words, or why they are not here.")
+    chunk_id = serializers.CharField(source="traced.chunk_id", default=None)
+    document_id = serializers.UUIDField(source="traced.document_id", default=None)
+    content_sha256 = serializers.CharField(source="traced.content_sha256", default=None)
+    title = serializers.CharField(source="traced.title", default=None)
+    heading_path = serializers.ListField(
+        source="traced.heading_path", child=serializers.CharField(), default=None
+    )
+    doc_date = serializers.DateField(source="traced.doc_date", default=None)
+    instruction_like = serializers.BooleanField(source="traced.instruction_like", default=None)
+    tokens = serializers.IntegerField(source="traced.tokens", default=None)
+    score = serializers.FloatField(source="traced.score", default=None)
+    terms = TermsSerializer(source="traced.terms", default=None)
+    arms = serializers.DictField(source="traced.arms", child=serializers.FloatField(), default=None)
+
+
+class TraceSerializer(serializers.Serializer[Any]):
+    trace_id = serializers.UUIDField(source="trace.id")
+    principal_id = serializers.CharField(source="trace.principal_id")
+    surface = serializers.CharField(source="trace.surface")
+    current_scope = serializers.CharField(source="trace.current_scope", allow_null=True)
+    sensitivity_ceiling = serializers.CharField(source="trace.sensitivity_ceiling")
+    text = serializers.CharField(source="trace.query_text")
+    as_of = serializers.DateTimeField(source="trace.as_of")
+    live = serializers.BooleanField(source="trace.live", help_text="False: asked with an as_of.")
+    policy = serializers.CharField(source="trace.policy")
+    analyzer_version = serializers.CharField(source="trace.analyzer_version")
+    beliefs = serializers.ListField(source="trace.beliefs", child=serializers.JSONField())
+    notes = serializers.ListField(source="trace.notes", child=serializers.CharField())
+    passages = TracedPassageSerializer(many=True)
+    omitted = OmittedSerializer(many=True)
+    withheld = serializers.IntegerField(
+        help_text="How many more were left out that you may not see."
+    )
+    block = serializers.CharField(
+        allow_null=True, help_text="What the model saw, byte for byte, when all of it is there."
+    )
+    block_state = choice(BlockState)
+    block_sha256 = serializers.CharField(source="trace.block_sha256")
+    block_tokens = serializers.IntegerField(source="trace.block_tokens")
+    duration_ms = serializers.FloatField(source="trace.duration_ms")
+    created_at = serializers.DateTimeField(source="trace.created_at")
 
 
 class VersionSerializer(serializers.Serializer[Any]):

@@ -204,6 +204,25 @@ class VerifyQuoteView(KnowledgeView):
         return Response(shapes.CheckedQuotesSerializer({"results": checked}).data)
 
 
+class TraceView(KnowledgeView):
+    """What a search showed the model."""
+
+    @extend_schema(
+        operation_id="traces_retrieve",
+        parameters=[ReadQuerySerializer],
+        responses={200: shapes.TraceSerializer},
+    )
+    def get(self, request: Request, trace_id: UUID) -> Response:
+        """A trace of the caller's own, or with `knowledge.audit` any of the tenant's.
+
+        The block is made again from the record and checked against its hash. What the caller
+        may not see today is withheld, and what was deleted says so.
+        """
+        asked = query_of(ReadQuerySerializer, request)
+        view = store().view_trace(trace_id, self.principal(), **asked)
+        return Response(shapes.TraceSerializer(view).data)
+
+
 class DocumentsView(KnowledgeView):
     """The documents that the caller may see."""
 
