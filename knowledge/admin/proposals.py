@@ -23,6 +23,7 @@ from access.errors import VerbatimError
 from access.operator_session import is_superuser, operator_principal
 from access.principal import Principal
 from knowledge.admin.deletion import REASON_LIMIT
+from knowledge.admin.documents import VIEWED_ACROSS_TENANTS
 from knowledge.admin.events import as_uuid
 from knowledge.models import KnowledgeEvent, RetentionProposal
 from knowledge.passage_html import families, passage_html
@@ -106,6 +107,7 @@ class RetentionProposalAdmin(OperatorAdmin):
         proposal = self.found(request, object_id)
         if request.method not in {"GET", "HEAD"}:
             raise PermissionDenied
+        _note_visit(request, proposal)
         return self._page(request, proposal, ApprovalForm(), DeclineForm())
 
     def get_urls(self) -> list[URLPattern]:
@@ -183,6 +185,20 @@ class RetentionProposalAdmin(OperatorAdmin):
             "all_tenants": is_superuser(request),
         }
         return TemplateResponse(request, "admin/knowledge/retentionproposal/page.html", context)
+
+
+def _note_visit(request: HttpRequest, proposal: RetentionProposal) -> None:
+    """A look into a tenant that is not one's own is on the tenant's record."""
+    if is_superuser(request):
+        principal = operator_principal(request, proposal.tenant_id)
+        KnowledgeEvent.objects.create(
+            tenant_id=proposal.tenant_id,
+            name=VIEWED_ACROSS_TENANTS,
+            document_id=proposal.document_id,
+            actor=principal.principal_id,
+            surface=principal.surface,
+            data={"proposal_id": str(proposal.pk)},
+        )
 
 
 def _stored(proposal: RetentionProposal) -> int:

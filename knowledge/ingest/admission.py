@@ -37,6 +37,11 @@ def admit(request: IngestRequest, principal: Principal, *, max_bytes: int) -> Ad
             "The turn's origin trust is below USER. A person may admit this document,"
             " or an agent may propose it for retention."
         )
+    return read(request, principal, max_bytes=max_bytes)
+
+
+def read(request: IngestRequest, principal: Principal, *, max_bytes: int) -> Admitted:
+    """The bytes and what they would be admitted as; who vouches for it is not asked here."""
     title = checked_title(request.title)
     if not 1 <= request.batch_size <= MAX_BATCH_SIZE:
         raise InvalidBatchSize(f"A batch has 1 to {MAX_BATCH_SIZE} chunks.")

@@ -11,14 +11,14 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from access.errors import Malformed, NotFound
+from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Sensitivity
 from artifacts import store as artifacts
 from artifacts.models import ArtifactOrigin
 from knowledge.core import fingerprint
-from knowledge.core.errors import ProposalDecided, Refused, TooLarge
+from knowledge.core.errors import ProposalDecided, Refused
 from knowledge.core.types import (
     Authority,
     IngestRequest,
@@ -28,7 +28,7 @@ from knowledge.core.types import (
     Visibility,
 )
 from knowledge.ingest import jobs
-from knowledge.ingest.admission import Admitted, checked_title
+from knowledge.ingest.admission import Admitted, read
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.ingest.plan import IngestPlan
 from knowledge.ingest.refusals import count_refusal
@@ -44,11 +44,10 @@ def propose(ingestor: Ingestor, asked: ProposalRequest, principal: Principal) ->
     All that an ingest would refuse is refused here and now, and then nothing is stored.
     """
     try:
-        planned = _planned(ingestor, asked, principal)
+        admitted, plan = _planned(ingestor, asked, principal)
     except Refused as refused:
         count_refusal(principal.tenant_id, refused.code)
         raise
-    admitted, plan = planned
     with artifacts.putting(
         principal,
         io.BytesIO(admitted.content),
@@ -180,30 +179,19 @@ def _expire_some() -> bool:
 def _planned(
     ingestor: Ingestor, asked: ProposalRequest, principal: Principal
 ) -> tuple[Admitted, IngestPlan]:
-    title = checked_title(asked.title)
-    if (asked.visibility is Visibility.PROJECT) != (asked.project_scope is not None):
-        raise Malformed("project_scope is given exactly when visibility is 'project'.")
-    if asked.project_scope is not None:
-        principal.require_project(asked.project_scope)
-    artifact = artifacts.get(principal, asked.artifact_id)
-    if artifact.byte_size > ingestor.max_bytes:
-        raise TooLarge(
-            f"The document has {artifact.byte_size:,} bytes; {ingestor.max_bytes:,} are allowed."
-        )
-    admitted = Admitted(
-        request=IngestRequest(
-            artifact_id=artifact.pk,
-            title=title,
+    """All of an ingest before its commit, but for the question who vouches for it."""
+    admitted = read(
+        IngestRequest(
+            artifact_id=asked.artifact_id,
+            title=asked.title,
             visibility=asked.visibility,
             project_scope=asked.project_scope,
             sensitivity=asked.sensitivity,
             doc_date=asked.doc_date,
             language=asked.language,
         ),
-        principal=principal,
-        title=title,
-        artifact=artifact,
-        content=artifacts.read_bytes(artifact),
+        principal,
+        max_bytes=ingestor.max_bytes,
     )
     SecretGate(ingestor.secret_scanner).check(
         raw="", normalised="", fields={"reason": asked.reason}, chunks=()

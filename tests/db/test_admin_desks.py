@@ -256,6 +256,10 @@ def test_people_who_are_no_operators_decide_nothing() -> None:
 def test_a_superuser_approves_in_the_proposals_tenant() -> None:
     proposal = make_proposal("globex")
     client = signed_in(make_superuser())
+    page(client, at(proposal))
+    with tenant_session("globex"):
+        seen = KnowledgeEvent.objects.get(name="knowledge.document.viewed_by_superuser")
+    assert (seen.actor, seen.data) == ("operator:root", {"proposal_id": str(proposal.pk)})
     assert b"Approved." in client.post(at(proposal, "approve"), {"sure": "on"}, follow=True).content
     work()
     with tenant_session("globex"):

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from access.errors import ScopeMissing
@@ -16,7 +17,7 @@ from knowledge.core.errors import UntrustedOrigin
 from knowledge.core.types import IngestRequest, Visibility
 from knowledge.wiring import store
 from tests.inspection import REFUSALS, every_row, refusals
-from tests.support import bearer, footprint, principal, upload
+from tests.support import bearer, footprint, principal, upload, work
 
 NOTE = "# Pumps\n\nThe night pump is started by hand.\n"
 BELOW_USER = [None, OriginTrust.EXTERNAL_UNTRUSTED, OriginTrust.TOOL, OriginTrust.MODEL]
@@ -153,3 +154,39 @@ def test_a_trust_that_is_none_of_ours_is_malformed(
 ) -> None:
     answer = posted(client, upload(principal(), NOTE), bearer(), origin_trust=claim)
     assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
+
+
+@pytest.mark.parametrize("ceiling", BELOW_USER[1:])
+def test_an_agent_admits_nothing_by_attaching_or_proposing_it(
+    client: Client, blob_root: Path, ceiling: OriginTrust
+) -> None:
+    """Naming the principal as a message's actor is no more than a key may vouch for."""
+    headers = bearer(scopes=list(Scope), max_origin_trust=ceiling)
+    attached = client.post(
+        "/v1/attachments",
+        {
+            "file": SimpleUploadedFile("pumps.md", NOTE.encode()),
+            "conversation_id": "c-1",
+            "actor": "principal",
+        },
+        headers=headers,
+    )
+    assert (attached.status_code, attached.json()["state"]) == (201, "stored")
+    proposed = client.post(
+        "/v1/tools/knowledge.propose_retention",
+        {
+            "artifact": str(upload(principal(), NOTE).pk),
+            "title": "Pumps",
+            "visibility": "tenant",
+            "reason": "Useful.",
+            "origin_trust": "SYSTEM",
+        },
+        content_type="application/json",
+        headers=headers,
+    )
+    assert (proposed.status_code, proposed.json()["state"]) == (201, "parked")
+    assert proposed.json()["origin_trust"] == ceiling
+    assert work() == 0
+    left = footprint(blob_root)
+    for table in ("document", "documentversion", "chunkset", "chunk", "chunk_index", "ingestjob"):
+        assert left[f"knowledge_{table}"] == 0, table

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from access.trust import OriginTrust
@@ -24,7 +25,7 @@ from knowledge.core.errors import SecretFound
 from knowledge.core.types import ConnectorIdentity, IngestRequest, Visibility
 from knowledge.wiring import store
 from tests.inspection import REFUSALS, every_row, forge_secret, refusals
-from tests.support import bearer, footprint, principal, upload
+from tests.support import bearer, footprint, principal, upload, work
 
 pytestmark = pytest.mark.django_db
 
@@ -146,6 +147,64 @@ def test_the_value_is_in_no_answer_log_or_row(
         }
     headers = str(dict(answer.headers))
     nowhere(value, case, caplog, answer.content.decode(), headers)
+
+
+OF_A_FILE = sorted(set(WHERE) - {"title", "connector's id", "connector's version"})
+
+
+@pytest.mark.parametrize("where", OF_A_FILE)
+def test_an_attached_file_with_a_secret_becomes_no_document(
+    client: Client, blob_root: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    value = forge_secret()
+    case = WHERE[where](value)
+    headers = bearer()
+    with caplog.at_level(logging.DEBUG):
+        sent = client.post(
+            "/v1/attachments",
+            {
+                "file": SimpleUploadedFile(case.filename, case.content.encode()),
+                "conversation_id": "c-1",
+                "actor": "principal",
+            },
+            headers=headers,
+        )
+        work()
+        told = client.get(f"/v1/attachments/{sent.json()['attachment_id']}", headers=headers)
+    assert (told.json()["state"], told.json()["reason"]) == ("refused", "secret_found")
+    left = footprint(blob_root)
+    assert left["knowledge_document"] == left["knowledge_chunk"] == 0
+    # Its sender is told the name that they gave it.
+    nowhere(value, case, caplog, told.content.decode() if where != "file name" else "")
+
+
+@pytest.mark.parametrize("where", [*OF_A_FILE, "title", "reason"])
+def test_a_proposal_with_a_secret_is_not_parked(
+    client: Client, blob_root: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    value = forge_secret()
+    case = WHERE[where](value) if where != "reason" else Source(place="reason")
+    artifact, _ = refused(case)
+    headers = bearer(scopes=[], max_origin_trust=OriginTrust.TOOL)
+    without = [REFUSALS, "access_apikey"]
+    counted, rows = footprint(blob_root, without=[REFUSALS]), every_row(without=without)
+    with caplog.at_level(logging.DEBUG):
+        answer = client.post(
+            "/v1/tools/knowledge.propose_retention",
+            {
+                "artifact": str(artifact.pk),
+                "title": case.title,
+                "visibility": "tenant",
+                "reason": f"It has {value}." if where == "reason" else "Useful.",
+            },
+            content_type="application/json",
+            headers=headers,
+        )
+    assert (answer.status_code, answer.json()["code"]) == (422, "secret_found")
+    assert case.place in {finding["field"] for finding in answer.json()["findings"]}
+    assert footprint(blob_root, without=[REFUSALS]) == counted
+    assert every_row(without=without) == rows
+    nowhere(value, case, caplog, answer.content.decode())
 
 
 def nowhere(value: str, case: Source, caplog: pytest.LogCaptureFixture, *said: str) -> None:
