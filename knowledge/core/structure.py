@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from functools import cache
 from itertools import accumulate, pairwise
 
 import yaml
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from knowledge.core.markdown_blocks import block_tokens
 from knowledge.core.normalising import MARKDOWN_TYPES
 from knowledge.core.types import Structure
 
@@ -29,9 +28,6 @@ LONGEST_HEADING = 500
 
 LONGEST_FRONT_MATTER = 65_536
 """Characters. What is longer is text: nothing of that size may vanish as metadata."""
-
-# Levels of quotes and lists that are told apart; deeper ones are still text, of one block.
-_DEEPEST_NESTING = 60
 
 ROOT = 0
 """The number of the section that holds what comes before the first heading; its path is empty."""
@@ -287,19 +283,10 @@ def _closed(opened: Sequence[_Open]) -> list[Section]:
 # --- Markdown --------------------------------------------------------------------------------
 
 
-@cache
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"maxNesting": _DEEPEST_NESTING}).enable("table")
-
-
 def _markdown_entries(lines: Lines) -> Iterator[_Entry]:
     body = front_matter_end(lines.text)
     first = lines.number_at(body)
-    tokens: list[Token] = []
-    parser = _parser()
-    # The block parser alone: the full one turns a lone CR into a line end, which would shift
-    # every line number after it, and reads inline markup, which nothing here needs.
-    parser.block.parse(lines.text[body:], parser, {}, tokens)
+    tokens = block_tokens(lines.text[body:])
     yield from _without_gaps(lines, first, _entries_of_tokens(lines, first, tokens))
 
 
