@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from heapq import nsmallest
+from itertools import accumulate
 from typing import Final
 from zlib import crc32
 
@@ -32,6 +33,21 @@ _NAVIGATION: Final = frozenset(
         "imprint", "privacy", "contact", "login", "about", "help", "faq", "cookies", "print",
     }
 )  # fmt: skip
+_NEITHER_LETTER_NOR_DIGIT: Final = re.compile(r"[\W_]+")
+# Without one of these in it, an ASCII text holds none of the phrases: cheaper to look for.
+_LICENCE_SIGNS: Final = (
+    *(
+        "rights reserved",
+        "without warrant",
+        "as is",
+        "licensed under",
+        "permission is",
+        "conditions",
+    ),
+    *("redistribution", "copyright", "liab", "do not sell", "cookie", "newsletter"),
+)
+# More letters than the longest of them has; the marks around an entry hold none.
+_MORE_THAN_A_WORD: Final = re.compile(r"(?:[^\W\d_][\W\d_]*+){9}")
 _FEWEST_LINES: Final = 4
 _LICENCE_PHRASES_OF_A_WHOLE: Final = 3
 _MOST: Final = 0.5
@@ -50,12 +66,14 @@ def sketch(text: str) -> tuple[int, ...]:
     Case and white space are folded.
     """
     words = text.casefold().split()
-    whole = crc32(" ".join(words).encode("utf-8", "surrogatepass"))
-    runs = {
-        crc32(" ".join(words[at : at + _SHINGLE_WORDS]).encode("utf-8", "surrogatepass"))
-        for at in range(max(1, len(words) - _SHINGLE_WORDS + 1))
-    }
-    return (whole, *nsmallest(SKETCH_SIZE, runs))
+    whole = " ".join(words).encode("utf-8", "surrogatepass")
+    # Where each word begins in it, and one beyond its end: a run is a slice.
+    sizes = map(len, whole.split(b" "))
+    begins = [*accumulate((size + 1 for size in sizes), initial=0)]
+    last = max(1, len(words) - _SHINGLE_WORDS + 1)
+    ends = begins[min(_SHINGLE_WORDS, len(words)) :] or [0]
+    runs = {crc32(whole[begin : end - 1]) for begin, end in zip(begins[:last], ends, strict=False)}
+    return (crc32(whole), *nsmallest(SKETCH_SIZE, runs))
 
 
 def resemblance(one: Sequence[int], other: Sequence[int]) -> float:
@@ -78,7 +96,11 @@ def boilerplate(text: str) -> float:
     two fifths of the visible characters are neither letters nor digits (rules, bars of icons).
     """
     ornament = _ornament(text)
-    phrases = {match.group().casefold() for match in _LICENCE.finditer(text)}
+    lower = text.lower()
+    may_be_legal = not text.isascii() or any(sign in lower for sign in _LICENCE_SIGNS)
+    phrases = {
+        match.group().casefold() for match in (_LICENCE.finditer(text) if may_be_legal else ())
+    }
     legal = min(len(phrases) / _LICENCE_PHRASES_OF_A_WHOLE, 1.0)
     lines = [line for line in text.split("\n") if line.strip()]
     if len(lines) < _FEWEST_LINES:
@@ -89,7 +111,8 @@ def boilerplate(text: str) -> float:
 
 def _ornament(text: str) -> float:
     visible = "".join(text.split())
-    symbols = 1.0 - sum(map(str.isalnum, visible)) / len(visible) if visible else 1.0
+    alphanumeric = len(_NEITHER_LETTER_NOR_DIGIT.sub("", visible))
+    symbols = 1.0 - alphanumeric / len(visible) if visible else 1.0
     return max(symbols - _ORDINARY_SYMBOL_SHARE, 0.0) / (1.0 - _ORDINARY_SYMBOL_SHARE)
 
 
@@ -99,5 +122,7 @@ def _leads_elsewhere(line: str) -> bool:
     if _ENTRY_END.search(line):
         # A table's row may end in a number too; an entry is a title and little else.
         return line.count("|") <= _COLUMNS_OF_AN_ENTRY
+    if _MORE_THAN_A_WORD.search(line):
+        return False
     entry = _LIST_LINE.sub("", line).strip(" \t|»›>·•*_").casefold()
     return entry in _NAVIGATION

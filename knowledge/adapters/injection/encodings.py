@@ -6,7 +6,7 @@ import base64
 import binascii
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -140,25 +140,56 @@ _RUNS: tuple[tuple[re.Pattern[str], Callable[[str], str | None]], ...] = (
     (re.compile(r"(?<!\w)(?:\w[ \u00a0._-]{1,3}){10,}+\w?"), _unspaced),
     (re.compile(r"(?<![.\-/])[.-](?:[.\-/ ]){40,}+"), _morse),
 )
-# A look at the text that is cheaper than its pattern, in the order of _RUNS; each must hold for
-# the pattern to match at all.
-_LONG_WORD = 24
+# The shortest run of these has no white space in it, so only the long words are looked at.
+_LONG_WORD = re.compile(r"\S{24,}")
+_IN_A_LONG_WORD = (_base32, _hex, _base85)
+# Where the pattern of base64, which goes on over line ends, may begin.
+_BASE64_BEGINS = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,}")
 
 
 def decoded_runs(text: str) -> Iterator[Decoded]:
     """Encoded runs and what they spell. Linear: patterns repeat possessively or within bounds."""
-    longest = max(map(len, text.split()), default=0)
+    words = [word.span() for word in _LONG_WORD.finditer(text)]
     for pattern, decode in _RUNS:
-        if decode in (_base32, _base64, _hex, _base85) and longest < _LONG_WORD:
-            continue
         if decode is _tags and text.isascii():
             continue
         if decode is _unescaped and "%" not in text and "\\" not in text:
             continue
-        for match in pattern.finditer(text):
+        for match in _runs(pattern, decode, text, words):
             plain = decode(match.group())
             if plain:
                 yield Decoded(match.start(), match.end(), plain)
+
+
+def _runs(
+    pattern: re.Pattern[str],
+    decode: Callable[[str], str | None],
+    text: str,
+    words: Sequence[tuple[int, int]],
+) -> Iterator[re.Match[str]]:
+    """What `pattern.finditer(text)` finds, with less looking."""
+    if decode is _base64:
+        yield from _base64_runs(pattern, text, words)
+    elif decode in _IN_A_LONG_WORD:
+        for start, end in words:
+            yield from pattern.finditer(text, start, end)
+    else:
+        yield from pattern.finditer(text)
+
+
+def _base64_runs(
+    pattern: re.Pattern[str], text: str, words: Sequence[tuple[int, int]]
+) -> Iterator[re.Match[str]]:
+    done = 0
+    for start, end in words:
+        begin = _BASE64_BEGINS.search(text, max(start, done), end)
+        while begin:
+            run = pattern.match(text, begin.start())
+            if run is None:
+                break
+            yield run
+            done = run.end()
+            begin = _BASE64_BEGINS.search(text, done, end)
 
 
 # --- forms of the whole text --------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ahocorasick_rs import AhoCorasick
+
 from knowledge.adapters.injection.encodings import decoded_runs, turned_texts
 from knowledge.adapters.injection.rules import LITERALS, RULES, THRESHOLD, Rule
 from knowledge.adapters.textviews import View, ViewBuilder, folded, lowered, unconfused
@@ -22,6 +24,12 @@ _RUN_TOGETHER = re.compile(
     r"|(?:reveal|print|show|repeat)(?:me|the|your){0,2}(?:system)?prompt"
 )
 _ENCODED_WEIGHT = 3
+_LITERALS = sorted(LITERALS)
+_SEARCH = AhoCorasick(_LITERALS)
+_RULES_NEAR = {
+    literal: [number for number, rule in enumerate(RULES) if literal in rule.literals]
+    for literal in LITERALS
+}
 
 
 class RuleInstructionScanner:
@@ -97,25 +105,18 @@ def _collapsed(view: View) -> View:
 
 
 def _rule_matches(lower: str) -> Iterator[tuple[Rule, int, int]]:
-    hits = {literal: _hits(lower, literal) for literal in LITERALS}
+    hits: dict[str, list[int]] = {}
+    for literal, start, _ in _SEARCH.find_matches_as_indexes(lower, overlapping=True):
+        hits.setdefault(_LITERALS[literal], []).append(start)
     places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    for rule in RULES:
+    for number in sorted({number for literal in hits for number in _RULES_NEAR[literal]}):
+        rule = RULES[number]
         if rule.literals not in places:
-            places[rule.literals] = _windows(
-                sorted(hit for literal in rule.literals for hit in hits[literal])
-            )
+            near = [hit for literal in rule.literals for hit in hits.get(literal, ())]
+            places[rule.literals] = _windows(sorted(near))
         for start, end in places[rule.literals]:
             for match in rule.pattern.finditer(lower, start, end):
                 yield rule, match.start(), match.end()
-
-
-def _hits(lower: str, literal: str) -> list[int]:
-    hits = []
-    hit = lower.find(literal)
-    while hit >= 0:
-        hits.append(hit)
-        hit = lower.find(literal, hit + len(literal))
-    return hits
 
 
 def _windows(hits: list[int]) -> list[tuple[int, int]]:
