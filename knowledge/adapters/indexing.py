@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from knowledge.core.analysis import analyse
-from knowledge.core.bm25 import IndexRow, index_row
+from knowledge.core.bm25 import IndexRow, Lexicon, index_row
 from knowledge.core.ports import Stemmer
 
 K = TypeVar("K", bound=Hashable)
@@ -22,14 +21,10 @@ def index_rows(
 
     The words of all of them go to the stemmer at once.
     """
-    title_terms = analyse(title)
-    analysed = {
-        key: (analyse("\n".join(path)), analyse(text)) for key, (path, text) in passages.items()
-    }
-    words = {term.spelling for term in title_terms if term.stem}
-    for fields in analysed.values():
-        words.update(term.spelling for terms in fields for term in terms if term.stem)
-    lexeme_of = stemmer.lexemes(sorted(words), language)
-    return {
-        key: index_row(title_terms, path, body, lexeme_of) for key, (path, body) in analysed.items()
-    }
+    fields = {key: ("\n".join(path), text) for key, (path, text) in passages.items()}
+    lexicon = Lexicon(
+        [title, *(path for path, _ in fields.values())],
+        [text for _, text in fields.values()],
+        lambda words: stemmer.lexemes(words, language),
+    )
+    return {key: index_row(title, path, text, lexicon) for key, (path, text) in fields.items()}

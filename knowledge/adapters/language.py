@@ -44,7 +44,7 @@ _CONFIGURATIONS = {
 LANGUAGES = frozenset({UNSURE, *_CONFIGURATIONS.values()})
 """The configurations that a document can be in; a request may name any of them."""
 
-_WINDOW = 4_000
+_WINDOW = 1_000
 _FEWEST_LETTERS = 24
 _LEAST_PROBABILITY = 0.6
 _MOST_CODE = 0.1
@@ -62,7 +62,7 @@ _UNSPACED = regex.compile(
 class Py3LangidDetector:
     """Detects by `py3langid`, and says `simple` unless it is rather sure.
 
-    Looks at no more than three windows of 4,000 characters (the beginning, the middle and the
+    Looks at no more than three windows of 1,000 characters (the beginning, the middle and the
     end), without fenced code. Unsure means: fewer than 24 letters; more than a tenth of what is
     not white space is punctuation of code; more than a fifth of the letters are of a script
     written without spaces; or a probability below 0.6 for the configuration that wins, summed

@@ -413,6 +413,12 @@ def _expand(text: str) -> _Expansion:
 _remembered: Final = lru_cache(maxsize=65_536)(_expand)
 
 
+def expansion(piece: str) -> _Expansion:
+    """The words of a text without white space, as `(word, offset, stem, compound, accented)`, and
+    how many positions they take."""
+    return _remembered(piece) if len(piece) <= MAX_WORD else _expand(piece)
+
+
 def analyse(text: str) -> list[Term]:
     """The words of `text` in order; wholes before their parts. Never raises, linear time.
 

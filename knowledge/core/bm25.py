@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from knowledge.core.analysis import Term, bounded
+from knowledge.core.analysis import MAX_WORD, bounded, expansion
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -47,6 +48,8 @@ MAX_POSITIONS_PER_LEXEME: Final = 255
 _MAX_VECTOR_BYTES: Final = 900_000
 _BYTES_PER_POSITION: Final = 2
 _BYTES_PER_LEXEME: Final = 8
+_MOST_BYTES_OF_A_LEXEME: Final = 4 * MAX_WORD + _BYTES_PER_LEXEME
+_IN_BODY: Final = tuple(f"{position}D" for position in range(MAX_POSITION + 1))
 
 # Title and path stand in every chunk, so one contrived heading must not crowd out the bodies.
 MAX_HEAD_TERMS: Final = 1_000
@@ -59,6 +62,7 @@ _PARTNERS: Final = 2
 # --- lexemes and literals --------------------------------------------------------------------
 
 
+@lru_cache(maxsize=65_536)
 def safe_lexeme(lexeme: str) -> str:
     """The lexeme as it is stored: never too long, and of characters that PostgreSQL can hold."""
     if lexeme.isascii() and "\0" not in lexeme:
@@ -93,6 +97,8 @@ def quoted_lexeme(lexeme: str) -> str:
 
 
 def _quoted(stored: str) -> str:
+    if stored.isalnum():
+        return f"'{stored}'"
     escaped = stored.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
@@ -131,50 +137,94 @@ class IndexRow:
     lexemes: frozenset[str]
 
 
+_Placed = tuple[tuple[tuple[str, int], ...], int]
+
+
+class Lexicon:
+    """What the index stores of each piece of a document's texts, with offsets in positions.
+
+    A text is cut at white space, and most pieces occur many times: each is analysed once, and the
+    stemmer (spellings to lexemes, `None` for a stop word) is asked once for all their words.
+    """
+
+    def __init__(
+        self,
+        heads: Iterable[str],
+        bodies: Iterable[str],
+        lexemes: Callable[[list[str]], Mapping[str, str | None]],
+    ) -> None:
+        in_heads = {piece: expansion(piece) for text in heads for piece in text.split()}
+        in_bodies = {
+            piece: expansion(piece)
+            for piece in {piece for text in bodies for piece in text.split()}
+        }
+        lexeme_of = lexemes(
+            sorted(
+                {
+                    accented or word
+                    for expansions in (in_heads, in_bodies)
+                    for items, _ in expansions.values()
+                    for word, _, stem, _, accented in items
+                    if stem
+                }
+            )
+        )
+
+        def stored(word: str, accented: str, *, stem: bool) -> str:
+            return safe_lexeme((lexeme_of.get(accented or word, word) if stem else word) or "")
+
+        self.head: dict[str, _Placed] = {
+            piece: (
+                tuple(
+                    (stored(word, accented, stem=stem) or heading_word(word), offset)
+                    for word, offset, stem, _, accented in items
+                ),
+                width,
+            )
+            for piece, (items, width) in in_heads.items()
+        }
+        # In a body a stop word says nothing.
+        self.body: dict[str, _Placed] = {
+            piece: (
+                tuple(
+                    (lexeme, offset)
+                    for word, offset, stem, _, accented in items
+                    if (lexeme := stored(word, accented, stem=stem))
+                ),
+                width,
+            )
+            for piece, (items, width) in in_bodies.items()
+        }
+
+
 def index_row(
-    title_terms: Sequence[Term],
-    path_terms: Sequence[Term],
-    body_terms: Sequence[Term],
-    lexeme_of: Mapping[str, str | None],
+    title: str,
+    path: str,
+    body: str,
+    lexicon: Lexicon,
     *,
     frequencies: Mapping[str, int] | None = None,
 ) -> IndexRow:
-    """The index row of a chunk from the terms of its three fields.
+    """The index row of a chunk from its three fields, whose texts the lexicon was made of.
 
-    `lexeme_of` maps the spelling of every term with `stem` to its lexeme, `None` for a stop word; a
-    word that it lacks is its own lexeme. `frequencies` (document frequency by lexeme) decides
-    which words stay when there are more than `MAX_WEIGHTS`: the rarest.
+    `frequencies` (document frequency by lexeme) decides which words stay when there are more than
+    `MAX_WEIGHTS`: the rarest.
     """
-    places: dict[str, list[str]] = {}
-    head: dict[str, int] = {}
-    stored_of: dict[tuple[str, bool], str] = {}
-    start = 0
-    for weight, terms in (
-        ("A", title_terms[:MAX_HEAD_TERMS]),
-        ("B", path_terms[:MAX_HEAD_TERMS]),
-        ("D", body_terms),
-    ):
-        for word, position, stem, _, accented in terms:
-            stored = stored_of.get((accented or word, stem))
-            if stored is None:
-                lexeme = lexeme_of.get(accented or word, word) if stem else word
-                stored = safe_lexeme(lexeme or "")
-                stored_of[accented or word, stem] = stored
-            if not stored:
-                if weight == "D":
-                    continue
-                stored = heading_word(word)
-            # Terms that share a position and a lexeme are two occurrences; PostgreSQL merges them.
-            place = f"{min(start + position, MAX_POSITION)}{weight}"
-            found = places.get(stored)
-            if found is None:
-                places[stored] = [place]
-            else:
-                found.append(place)
-            if weight != "D":
-                head[stored] = head.get(stored, 0) + 1
-        if terms:
-            start += terms[-1].position + _FIELD_GAP
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    start = _add_head(title, "A", 0, places, lexicon)
+    start = _add_head(path, "B", start, places, lexicon)
+    head = {lexeme: len(found) for lexeme, found in places.items()}
+    # Terms that share a position and a lexeme are two occurrences; PostgreSQL merges them.
+    at = start + 1
+    for piece in body.split():
+        placed, width = lexicon.body[piece]
+        for lexeme, offset in placed:
+            try:
+                place = _IN_BODY[at + offset]
+            except IndexError:
+                place = _IN_BODY[-1]
+            places[lexeme].append(place)
+        at += width
     entries = _entries(places)
     return IndexRow(
         tsvector=" ".join(entries.values()),
@@ -185,8 +235,31 @@ def index_row(
     )
 
 
+def _add_head(
+    text: str, weight: str, start: int, places: defaultdict[str, list[str]], lexicon: Lexicon
+) -> int:
+    """Adds the words of a title or path. Returns from where the next field counts."""
+    at, last, left = 1, 0, MAX_HEAD_TERMS
+    for piece in text.split():
+        placed, width = lexicon.head[piece]
+        for lexeme, offset in placed[:left]:
+            last = at + offset
+            places[lexeme].append(f"{min(start + last, MAX_POSITION)}{weight}")
+        left -= len(placed)
+        if left <= 0:
+            break
+        at += width
+    return start + last + _FIELD_GAP if last else start
+
+
 def _entries(places: Mapping[str, list[str]]) -> dict[str, str]:
     """The lexemes with their positions as a tsvector spells them, as many as its type holds."""
+    total = sum(map(len, places.values()))
+    if len(places) * _MOST_BYTES_OF_A_LEXEME + total * _BYTES_PER_POSITION < _MAX_VECTOR_BYTES:
+        return {
+            lexeme: f"{_quoted(lexeme)}:{','.join(found[:MAX_POSITIONS_PER_LEXEME])}"
+            for lexeme, found in places.items()
+        }
     entries: dict[str, str] = {}
     room = _MAX_VECTOR_BYTES
     for lexeme, found in places.items():

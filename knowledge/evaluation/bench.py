@@ -50,6 +50,7 @@ BUDGETS: Final = (3_000, 6_000, CANDIDATE_BUDGET, 24_000, 48_000)
 _SEED: Final = 7
 _SHORTEST_QUESTION, _LONGEST_QUESTION, _MEAN_BEYOND = 3, 25, 5
 _MEGABYTE: Final = 1e6
+_READY: Final = "A sentence of plain words, so that everything is loaded before the clock starts."
 
 
 # --- ingest ----------------------------------------------------------------------------------
@@ -128,7 +129,11 @@ def bench_ingest(store: KnowledgeStore, paths: Sequence[Path], track: Track) -> 
     """Admits files, folders and collections into a throw-away tenant, one after the other."""
     watch, alone = Stopwatch(), Stopwatch()
     ingestor, tokens = _measured(store.ingestor, watch), TiktokenCounter()
-    tokens.count("ready")  # loading the encoding is nobody's step
+    # Loading encoding, rules and models is nobody's step: a worker does it once.
+    tokens.count(_READY)
+    store.ingestor.secret_scanner.scan(_READY)
+    store.ingestor.instruction_scanner.scan(_READY)
+    store.ingestor.language_detector.detect(_READY)
     documents, chunks, size = 0, 0, 0
     refused: Counter[str] = Counter()
     with throw_away_tenant("bench") as tenant_id:

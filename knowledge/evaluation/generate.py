@@ -37,8 +37,8 @@ from artifacts.models import Artifact, ArtifactOrigin
 from knowledge.adapters.stemmer import PostgresStemmer
 from knowledge.adapters.tokens import TiktokenCounter
 from knowledge.core import fingerprint, likeness
-from knowledge.core.analysis import ANALYZER_VERSION, analyse
-from knowledge.core.bm25 import IndexRow, index_row, sparse_literal
+from knowledge.core.analysis import ANALYZER_VERSION
+from knowledge.core.bm25 import IndexRow, Lexicon, index_row, sparse_literal
 from knowledge.core.types import Authority, ChunkSetState, Verdict, Visibility
 from knowledge.evaluation.collections import documents_of, is_collection
 from knowledge.evaluation.processes import pool
@@ -343,18 +343,17 @@ class Writer:
         dialect = _ENDINGS[rng.randrange(_DIALECTS)]
         title = self._heading(rng)
         drafts = [(self._heading(rng), self._text(rng, dialect)) for _ in range(chunks)]
-        terms = [(analyse(heading), analyse(text)) for heading, text in drafts]
-        title_terms = analyse(title)
-        words = {term.spelling for term in title_terms if term.stem}
-        for both in terms:
-            words.update(term.spelling for part in both for term in part if term.stem)
-        lexeme_of = self._stemmer.lexemes(sorted(words), _LANGUAGE)
+        lexicon = Lexicon(
+            [title, *(heading for heading, _ in drafts)],
+            [text for _, text in drafts],
+            lambda words: self._stemmer.lexemes(words, _LANGUAGE),
+        )
         return _Built(
             title=title,
             chunks=[
-                (heading, text, index_row(title_terms, path, body, lexeme_of), tokens)
-                for (heading, text), (path, body), tokens in zip(
-                    drafts, terms, self._tokens.counts([text for _, text in drafts]), strict=True
+                (heading, text, index_row(title, heading, text, lexicon), tokens)
+                for (heading, text), tokens in zip(
+                    drafts, self._tokens.counts([text for _, text in drafts]), strict=True
                 )
             ],
         )

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connection
 
 from access.errors import Forbidden, NotFound
 from access.principal import Principal
@@ -19,6 +19,7 @@ from access.trust import Scope
 from artifacts import store as artifacts
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document, now
+from knowledge.core import fingerprint
 from knowledge.core.errors import (
     IngestBusy,
     IngestIncomplete,
@@ -26,7 +27,7 @@ from knowledge.core.errors import (
     IngestScopeMismatch,
 )
 from knowledge.core.scope import resolve_scope
-from knowledge.core.types import ChunkSetState, IngestResult, Visibility
+from knowledge.core.types import ChunkSetState, IngestResult, Verdict, Visibility
 from knowledge.ingest.admission import Admitted
 from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.batches import LEASE, Claim, carry_out, outcome
@@ -136,11 +137,12 @@ def _begin(
 
 def _next_step(admitted: Admitted, plan: IngestPlan, attempt: Attempt) -> _Step:
     """Raises what keeps this text from becoming the document's newest version."""
-    current = current_version(plan.document_id)
+    known, begun = _what_there_is(plan.document_id)
+    current = current_version(plan.document_id) if known else None
     unfinished = (
-        UnfinishedVersion.objects.filter(document_id=plan.document_id)
-        .select_related("space", "chunk_set")
-        .first()
+        UnfinishedVersion.objects.select_related("space", "chunk_set").get(pk=plan.document_id)
+        if begun
+        else None
     )
     if current is not None:
         _require_same_space(current.document.space, admitted)
@@ -154,6 +156,18 @@ def _next_step(admitted: Admitted, plan: IngestPlan, attempt: Attempt) -> _Step:
     if current is None and admitted.request.document_id is not None:
         raise NotFound
     return _Fresh(previous=current, replaced=None)
+
+
+def _what_there_is(document_id: UUID) -> tuple[bool, bool]:
+    """Whether the document has a version, and an unfinished one: most have neither yet."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM knowledge_documentversion WHERE document_id = %(id)s),"
+            " EXISTS (SELECT FROM knowledge_unfinishedversion WHERE document_id = %(id)s)",
+            {"id": document_id},
+        )
+        known, begun = cursor.fetchone()
+    return known, begun
 
 
 def _beside(
@@ -287,7 +301,16 @@ def _start(
             embedding=embedding,
         )
         return live_result(
-            version, chunk_set, already_ingested=False, embedded=plan.admitted, deleted=deleted
+            version,
+            chunk_set,
+            already_ingested=False,
+            embedded=plan.admitted,
+            deleted=deleted,
+            chunk_ids=tuple(
+                fingerprint.chunk_id(version.document_id, version.version, chunk.key)
+                for chunk in plan.chunks
+                if chunk.verdict is Verdict.ADMIT
+            ),
         )
     chunk_set.save()
     identity = admitted.request.source

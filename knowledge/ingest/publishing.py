@@ -70,9 +70,11 @@ def publish(
             embedding.vectors.retire(previous.pk)
         previous.superseded_at = instant
         previous.save(update_fields=["superseded_at"])
-    VisibilitySpace.objects.note(
-        document.space_id, language=plan.language, analyzer=plan.analyzer_version
-    )
+    known = document.space
+    if plan.language not in known.languages or plan.analyzer_version not in known.analyzers:
+        VisibilitySpace.objects.note(
+            document.space_id, language=plan.language, analyzer=plan.analyzer_version
+        )
     version = DocumentVersion.objects.create(
         document=document,
         version=previous.version + 1 if previous else 1,
@@ -118,8 +120,12 @@ def live_result(
     already_ingested: bool,
     embedded: int,
     deleted: int = 0,
+    chunk_ids: tuple[str, ...] | None = None,
 ) -> IngestResult:
-    """The result of an ingest whose version is live; `embedded` is what this call committed."""
+    """The result of an ingest whose version is live; `embedded` is what this call committed.
+
+    The chunk ids are looked up unless the caller has them.
+    """
     return IngestResult(
         document_id=version.document_id,
         version=version.version,
@@ -127,11 +133,7 @@ def live_result(
         chunk_set_id=chunk_set.pk,
         already_ingested=already_ingested,
         title=version.document.title,
-        chunk_ids=tuple(
-            chunk_set.chunks.filter(verdict=Verdict.ADMIT)
-            .order_by("ordinal")
-            .values_list("chunk_id", flat=True)
-        ),
+        chunk_ids=_chunk_ids(chunk_set) if chunk_ids is None else chunk_ids,
         report=IngestReport(
             chunks=chunk_set.chunk_count,
             embedded=embedded,
@@ -144,6 +146,11 @@ def live_result(
             deleted=deleted,
         ),
     )
+
+
+def _chunk_ids(chunk_set: ChunkSet) -> tuple[str, ...]:
+    admitted = chunk_set.chunks.filter(verdict=Verdict.ADMIT).order_by("ordinal")
+    return tuple(admitted.values_list("chunk_id", flat=True))
 
 
 def current_version(document_id: UUID) -> DocumentVersion | None:

@@ -25,12 +25,17 @@ def spelled_backwards(text: str) -> list[Term]:
     return [term._replace(word=term.word[::-1], stem=False) for term in analysis.analyse(text)]
 
 
+def pieces_backwards(piece: str) -> Any:
+    items, width = analysis.expansion(piece)
+    return tuple((item[0][::-1], item[1], False, item[3], "") for item in items), width
+
+
 @pytest.fixture
 def old_index(db: Any, blob_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two documents that an older analyser indexed, and one of today's."""
     monkeypatch.setitem(analysis.ANALYZERS, OLD, spelled_backwards)
     with monkeypatch.context() as past:
-        past.setattr("knowledge.adapters.indexing.analyse", spelled_backwards)
+        past.setattr("knowledge.core.bm25.expansion", pieces_backwards)
         past.setattr("knowledge.ingest.pipeline.ANALYZER_VERSION", OLD)
         admit("# Pumps\n\nThe harbour pump runs at night.\n", title="One")
         admit("# Cranes\n\nThe harbour crane rests at noon.\n", title="Two")

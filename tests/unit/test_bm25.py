@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge.core import bm25
-from knowledge.core.analysis import Term, analyse
+from knowledge.core.analysis import analyse
 from tests.unit.retrieval_fakes import STEMMER
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
@@ -18,9 +18,11 @@ LITERAL = re.compile(r"'(?:[^'\\]|''|\\\\)*'")
 
 
 def row(title: str, path: str, body: str) -> bm25.IndexRow:
-    head, headings, text = analyse(title), analyse(path), analyse(body)
-    words = [term.word for term in (*head, *headings, *text) if term.stem]
-    return bm25.index_row(head, headings, text, STEMMER.lexemes(words, "english"))
+    return bm25.index_row(title, path, body, lexicon(title, path, body))
+
+
+def lexicon(title: str, path: str, body: str) -> bm25.Lexicon:
+    return bm25.Lexicon([title, path], [body], lambda words: STEMMER.lexemes(words, "english"))
 
 
 def test_the_weight_of_a_word_is_the_bracket_of_the_formula() -> None:
@@ -50,30 +52,52 @@ def test_a_stop_word_is_kept_in_the_head_alone_and_under_a_name_of_its_own() -> 
 
 
 def test_positions_keep_to_the_limits_of_a_tsvector() -> None:
-    terms = [Term("kettle", position, True) for position in range(1, 20_000)]
-    made = bm25.index_row([], [], terms, {})
+    made = row("", "", "kettle " * 20_000)
     positions = made.tsvector.split(":")[1].split(",")
     assert len(positions) == bm25.MAX_POSITIONS_PER_LEXEME
-    late = bm25.index_row([], [], [Term("valve", 60_000, True)], {})
+    late = row("", "", "the " * 60_000 + "valve")
     assert late.tsvector == "'valve':16383D"
 
 
 def test_a_heading_of_a_million_words_stays_within_bounds() -> None:
-    terms = [Term(f"w{i}", i + 1, False) for i in range(200_000)]
-    made = bm25.index_row(terms, terms, terms, {})
+    words = " ".join(f"w{i}" for i in range(200_000))
+    made = row(words, words, words)
     assert len(made.tsvector) < 4_000_000
     assert sum(len(lexeme) for lexeme in made.lexemes) < 1_000_000
     assert len(made.weights) <= bm25.MAX_WEIGHTS
 
 
 def test_the_rarest_words_keep_their_weight_when_there_are_too_many() -> None:
-    terms = [Term(f"w{i}", i + 1, False) for i in range(1_000)]
+    words = " ".join(f"w{i}" for i in range(1_000))
     frequencies = {f"w{i}": i for i in range(1_000)}
-    made = bm25.index_row([], [], terms, {}, frequencies=frequencies)
+    made = bm25.index_row("", "", words, lexicon("", "", words), frequencies=frequencies)
     assert len(made.lexemes) == 1_000
     assert bm25.lexeme_id("w0") in made.weights
     assert bm25.lexeme_id("w999") not in made.weights
-    assert made == bm25.index_row([], [], terms, {}, frequencies=frequencies)
+    assert made == bm25.index_row("", "", words, lexicon("", "", words), frequencies=frequencies)
+
+
+@given(any_text, any_text, any_text)
+def test_a_row_has_the_words_of_the_analysis_at_their_positions(
+    title: str, path: str, body: str
+) -> None:
+    made, start = row(title, path, body), 0
+    expected: dict[str, list[str]] = {}
+    for weight, text in (("A", title), ("B", path), ("D", body)):
+        terms = analyse(text)
+        lexemes = STEMMER.lexemes([term.spelling for term in terms if term.stem], "english")
+        for term in terms:
+            lexeme = lexemes[term.spelling] if term.stem else term.word
+            if weight != "D":
+                lexeme = lexeme or bm25.heading_word(term.word)
+            if lexeme:
+                place = f"{start + term.position}{weight}"
+                expected.setdefault(bm25.safe_lexeme(lexeme), []).append(place)
+        start += terms[-1].position + 10 if terms else 0
+    assert made.tsvector == " ".join(
+        f"{bm25.quoted_lexeme(lexeme)}:{','.join(places)}" for lexeme, places in expected.items()
+    )
+    assert made.lexemes == set(expected)
 
 
 def test_colliding_lexemes_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
