@@ -19,6 +19,7 @@ from django.utils import timezone
 from access.tenancy import operations_session
 from artifacts.blobs import blob_store
 from artifacts.models import Artifact
+from artifacts.store import needed
 
 logger = logging.getLogger(__name__)
 _BATCH = 200
@@ -72,6 +73,8 @@ def _sweep_expired(*, dry_run: bool) -> tuple[int, int]:
             due = list(
                 Artifact.objects.expired()
                 .exclude(pk__in=failed)
+                # Whatever its time says: what a document stands on stays.
+                .exclude(needed())
                 .select_for_update(skip_locked=True)
                 .order_by("expires_at")[:_BATCH]
             )

@@ -12,8 +12,13 @@ class KnowledgeConfig(AppConfig):
         from artifacts.sweeper import register_expiry  # noqa: PLC0415 - needs the registry
         from knowledge import checks  # noqa: F401, PLC0415 - registers the system checks
         from knowledge.ingest.proposals import expire_proposals  # noqa: PLC0415
-        from knowledge.wiring import host_admission_policy, register_read_rules  # noqa: PLC0415
+        from knowledge.wiring import (  # noqa: PLC0415
+            host_admission_policy,
+            register_keep_rules,
+            register_read_rules,
+        )
 
         register_read_rules()
+        register_keep_rules()
         register_expiry(expire_proposals)
         host_admission_policy()  # a wrong one ends the start and not the first ingest

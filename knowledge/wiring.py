@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from access.principal import Principal
 from artifacts.models import ArtifactOrigin
-from artifacts.store import register_read_rule
+from artifacts.store import register_keep_rule, register_read_rule
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.registration import registered_extractors
 from knowledge.adapters.injection import RuleInstructionScanner
@@ -29,7 +29,7 @@ from knowledge.core.scope import resolve_scope
 from knowledge.ingest.admission import AdmitAll
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.ingest.policies import LONGEST_POLICY_VERSION
-from knowledge.models import ChunkSet, DocumentVersion, VisibilitySpace
+from knowledge.models import ChunkSet, DocumentVersion, UnfinishedVersion, VisibilitySpace
 from knowledge.retrieval.lexical import LexicalArm
 from knowledge.retrieval.search import Searcher
 from knowledge.store import KnowledgeStore
@@ -121,3 +121,14 @@ def register_read_rules() -> None:
 
     register_read_rule(ArtifactOrigin.KNOWLEDGE_SOURCE, source_rule)
     register_read_rule(ArtifactOrigin.PROPOSAL, snapshot_rule)
+
+
+def register_keep_rules() -> None:
+    """The source of a version, finished or not, is kept for as long as the version."""
+
+    def sources() -> Q:
+        return Q(pk__in=DocumentVersion.objects.values("source")) | Q(
+            pk__in=UnfinishedVersion.objects.values("original")
+        )
+
+    register_keep_rule(sources)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from django.utils import timezone
-
 from artifacts import store as artifacts
+from knowledge.adapters.database import now
 from knowledge.core.ports import VectorSink
 from knowledge.models import Chunk, ChunkSet, UnfinishedVersion
 
@@ -16,5 +15,5 @@ def discard(unfinished: UnfinishedVersion, vectors: VectorSink | None) -> int:
     chunks, _ = Chunk.objects.filter(chunk_set=unfinished.chunk_set_id).delete()
     unfinished.delete()
     ChunkSet.objects.filter(pk=unfinished.chunk_set_id).delete()
-    artifacts.expire([unfinished.original_id], timezone.now())
+    artifacts.expire([unfinished.original_id], now())
     return chunks

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.utils import timezone
-
 from access.errors import Forbidden, NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
@@ -15,7 +13,7 @@ from access.trust import Scope
 from artifacts import store as artifacts
 from knowledge.adapters import term_index
 from knowledge.adapters import unfinished as leftovers
-from knowledge.adapters.database import lock_document
+from knowledge.adapters.database import lock_document, now
 from knowledge.core.errors import LegalHold
 from knowledge.core.scope import ReadScope, resolve_scope
 from knowledge.models import (
@@ -131,7 +129,8 @@ def _delete(
     principal: Principal,
     reason: str,
 ) -> DeletionReceipt:
-    now = timezone.now()
+    # The sweeper asks the database what is due, so its clock says when.
+    at = now()
     IngestJob.objects.filter(document_id=document_id).delete()
     _scrub_proposals(document_id, now)
     chunks = chunk_sets = index_rows = version_count = 0
@@ -140,7 +139,7 @@ def _delete(
         sources = (unfinished.original_id,)
         chunks, chunk_sets = leftovers.discard(unfinished, None), 1
     traced = TracedPassage.objects.filter(document_id=document_id, deleted_at__isnull=True).update(
-        deleted_at=now, title="", heading_path=[], doc_date=None
+        deleted_at=at, title="", heading_path=[], doc_date=None
     )
     if document is not None:
         versions = DocumentVersion.objects.filter(document=document)
@@ -149,12 +148,12 @@ def _delete(
         chunks += Chunk.objects.filter(chunk_set__version__document=document).delete()[0]
         chunk_sets += ChunkSet.objects.filter(version__document=document).delete()[0]
         version_count, _ = versions.delete()
-        artifacts.expire(list(kept), now)
+        artifacts.expire(list(kept), at)
         sources += kept
         document.delete()
     receipt = DeletionReceipt(
         document_id=document_id,
-        deleted_at=now,
+        deleted_at=at,
         versions=version_count,
         chunk_sets=chunk_sets,
         chunks=chunks,

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,6 +20,7 @@ from access.errors import NotFound
 from access.models import ApiKey
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
+from config.celery import app
 from knowledge import tasks
 from knowledge.core.errors import IngestIncomplete, SecretFound, UnsupportedMediaType
 from knowledge.core.types import (
@@ -540,12 +542,9 @@ def test_a_broker_that_is_away_loses_no_job(
     monkeypatch: pytest.MonkeyPatch,
     django_capture_on_commit_callbacks: Any,
 ) -> None:
-    from celery.exceptions import OperationalError as BrokerError  # noqa: PLC0415
-
-    def away(*given: Any, **named: Any) -> None:
-        raise BrokerError("connection refused")
-
-    monkeypatch.setattr(tasks.run_ingest_job, "apply_async", away)
+    nowhere = app.connection_for_write("redis+socket:///nowhere/valkey.sock")
+    send_it = tasks.run_ingest_job.apply_async
+    monkeypatch.setattr(tasks.run_ingest_job, "apply_async", partial(send_it, connection=nowhere))  # type: ignore[call-arg]
     with django_capture_on_commit_callbacks(execute=True):
         answer = send(client, bearer())
     assert answer.status_code == 202
