@@ -64,7 +64,7 @@ def sweep(*, dry_run: bool = False) -> SweepReport:
 def _sweep_expired(*, dry_run: bool) -> tuple[int, int]:
     if dry_run:
         with operations_session():
-            return Artifact.objects.expired().count(), 0
+            return Artifact.objects.expired().exclude(needed()).count(), 0
     swept, failed = 0, set[UUID]()
     while True:
         with operations_session(), transaction.atomic():

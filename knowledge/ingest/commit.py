@@ -140,7 +140,9 @@ def _next_step(admitted: Admitted, plan: IngestPlan, attempt: Attempt) -> _Step:
     known, begun = _what_there_is(plan.document_id)
     current = current_version(plan.document_id) if known else None
     unfinished = (
-        UnfinishedVersion.objects.select_related("space", "chunk_set").get(pk=plan.document_id)
+        UnfinishedVersion.objects.select_related("space", "chunk_set")
+        .filter(pk=plan.document_id)
+        .first()
         if begun
         else None
     )

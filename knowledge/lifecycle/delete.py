@@ -132,7 +132,7 @@ def _delete(
     # The sweeper asks the database what is due, so its clock says when.
     at = now()
     IngestJob.objects.filter(document_id=document_id).delete()
-    _scrub_proposals(document_id, now)
+    _scrub_proposals(document_id, at)
     chunks = chunk_sets = index_rows = version_count = 0
     sources: tuple[UUID, ...] = ()
     if unfinished is not None:

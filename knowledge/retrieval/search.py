@@ -25,6 +25,7 @@ from knowledge.retrieval.candidates import load_candidates, with_text
 from knowledge.retrieval.trace import record_trace
 
 CANDIDATES = 50
+_LOOKS = 3
 NOTHING_FOUND = "Nothing that you may see matches these words."
 
 
@@ -46,9 +47,15 @@ class Searcher:
             now = database.now()
             as_of = query.as_of or now
             view = SearchView.of(scope, as_of=query.as_of)
-            found = {arm.name: arm.search(view, query, CANDIDATES) for arm in self.arms}
-            scores = {name: arm.scores for name, arm in found.items()}
-            candidates = load_candidates(view, self.fusion.fuse(scores), scores)
+            for _ in range(_LOOKS):
+                found = {arm.name: arm.search(view, query, CANDIDATES) for arm in self.arms}
+                scores = {name: arm.scores for name, arm in found.items()}
+                match = self.fusion.fuse(scores)
+                candidates = load_candidates(view, match, scores)
+                # What was found and is gone was superseded in between: the new version is there
+                # to be found, and a reader sees all of the old one or all of the new.
+                if len(candidates) == len(match):
+                    break
             ranked = rank(candidates, query, self.policy, as_of.date())
             selection, block = self._selected(ranked, query, as_of)
             notes = dict.fromkeys(note for arm in found.values() for note in arm.notes)

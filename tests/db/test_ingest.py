@@ -393,7 +393,7 @@ STEPS = {
     "commit: lock": "knowledge.ingest.commit.lock_document",
     "commit: document": "knowledge.ingest.publishing._document",
     "commit: instant": "knowledge.ingest.publishing._instant",
-    "commit: language": "knowledge.models.document.VisibilitySpaceQuerySet.note",
+    "commit: version": "knowledge.ingest.publishing.DocumentVersion.objects.create",
     "commit: chunks": "knowledge.ingest.publishing.write_chunks",
     "commit: index rows": "knowledge.adapters.term_index.publish",
     "commit: event": "knowledge.ingest.publishing.KnowledgeEvent.objects.create",
