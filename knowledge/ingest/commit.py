@@ -35,7 +35,7 @@ from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.plan import IngestPlan
 from knowledge.ingest.publishing import current_version, live_result, publish, source_of
 from knowledge.ingest.rows import chunk_set_of
-from knowledge.models import DocumentVersion, UnfinishedVersion, VisibilitySpace
+from knowledge.models import ChunkSet, DocumentVersion, UnfinishedVersion, VisibilitySpace
 
 # How long a call waits for another that is ingesting the same document.
 WAIT_SECONDS: Final = 15.0
@@ -151,6 +151,7 @@ def _next_step(admitted: Admitted, plan: IngestPlan, attempt: Attempt) -> _Step:
         _require_writer(current.document.ingested_by_principal_id, admitted.principal)
         if _is_current(current, admitted, plan):
             chunk_set = current.chunk_sets.get(state=ChunkSetState.LIVE)
+            _require_same_profile(chunk_set, admitted)
             return live_result(current, chunk_set, already_ingested=True, embedded=0)
         _require_new_source_version(current, admitted)
     if unfinished is not None:
@@ -227,6 +228,17 @@ def _require_new_source_version(current: DocumentVersion, admitted: Admitted) ->
         raise IngestPlanMismatch(
             f"Source version {asked!r} was ingested with another text. Give the new content a new"
             " source version."
+        )
+
+
+def _require_same_profile(chunk_set: ChunkSet, admitted: Admitted) -> None:
+    """A newer version of the profile that it was cut by is no other one; another name is."""
+    label = chunk_set.chunker_version.rsplit("/", 1)[-1]
+    asked = admitted.request.profile
+    if label != asked and not label.startswith(f"{asked}-"):
+        raise IngestPlanMismatch(
+            f"The current text is there already, cut by the profile {label!r}. To cut it anew,"
+            " give it a new source version, or delete it and admit it again."
         )
 
 

@@ -526,6 +526,19 @@ def test_a_source_version_stands_for_one_content(blob_root: Path) -> None:
 
 
 @pytest.mark.django_db
+def test_another_profile_is_no_no_op(blob_root: Path) -> None:
+    admit(long_note(2), source=SOURCE)
+    with pytest.raises(IngestPlanMismatch, match="'default'"):
+        admit(long_note(2), source=SOURCE, profile="chat")
+    anew = admit(long_note(2), source=replace(SOURCE, version="r2"), profile="chat")
+    assert anew.version == 2
+    # Its name is `chat`, whichever version of it cut the text.
+    assert admit(long_note(2), source=replace(SOURCE, version="r2"), profile="chat").version == 2
+    with pytest.raises(IngestPlanMismatch, match="'chat-1'"):
+        admit(long_note(2), source=replace(SOURCE, version="r2"))
+
+
+@pytest.mark.django_db
 def test_an_unfinished_new_version_leaves_the_live_one_as_it_is(blob_root: Path) -> None:
     old = admit(long_note(3, "quagga"), source=replace(SOURCE, version="r0"))
     request, partial = begun()

@@ -134,10 +134,9 @@ class Stage:
         """The whole server, or one process of it, after which it restarts itself."""
         places = _places()
         processes = embedded._processes("postgres", places.postgres)
+        postmaster = embedded._postmaster(places)
         if rng.random() < 0.5:
-            with contextlib.suppress(psutil.Error):
-                rng.choice(processes).kill()
-            return
+            processes = [rng.choice([one for one in processes if one != postmaster])]
         embedded._signal(processes, signal.SIGKILL)
         with embedded._alone(places):
             embedded._ensure_postgres(places)
@@ -377,5 +376,7 @@ def test_whatever_is_killed_and_whenever(
         assert new is not None
         expected.append(Expected(document_id=new, version=1, parts=5))
         stubborn(lambda: assert_all_is_well(expected, blob_root, settings))
+        with capsys.disabled():
+            print(f"\r{run} of {RUNS} runs", end="", flush=True)
     with capsys.disabled():
-        print(f"{RUNS} runs: {counts}")
+        print(f": {counts}")
