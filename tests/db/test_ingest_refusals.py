@@ -81,7 +81,6 @@ GERMAN = "Die Pumpe läuft über Nacht. Größe und Maß."
     ("content", "filename", "media_type", "error"),
     [
         (SVG, "drawing.svg", "", UnsupportedMediaType),
-        (HTML, "page.html", "", UnsupportedMediaType),
         (ZIP, "archive.zip", "", UnsupportedMediaType),
         (b"\x89PNG\r\n\x1a\n" + bytes(40), "picture.png", "", UnsupportedMediaType),
         (NOTE.encode(), "note.md", "application/x-our-own", MediaTypeMismatch),
@@ -256,7 +255,7 @@ BODY = {"title": "Pumps", "visibility": "tenant", "origin_trust": "USER"}
     ("change", "field"),
     [
         ({"titel": "x"}, "titel"),
-        ({"background": True}, "background"),
+        ({"background": "perhaps"}, "background"),
         ({"tenant_id": "globex"}, "tenant_id"),
         ({"principal_id": "bob"}, "principal_id"),
         ({"source": {"type": "a", "id": "b", "extra": 1}}, "source.extra"),
