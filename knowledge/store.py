@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 from uuid import UUID
@@ -19,14 +19,17 @@ from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import (
     Actor,
+    IngestProgress,
     IngestRequest,
     IngestResult,
     KnowledgeQuery,
     ProposalRequest,
+    RechunkRequest,
+    RechunkResult,
     SearchResult,
 )
-from knowledge.ingest import attachments, jobs, proposals
-from knowledge.ingest.attempt import Attempt
+from knowledge.ingest import attachments, jobs, proposals, rechunking
+from knowledge.ingest.attempt import Attempt, ignore_progress
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
 from knowledge.lifecycle.delete import DeletionReceipt, delete_document
@@ -206,6 +209,33 @@ class KnowledgeStore:
     def purge_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> None:
         """Removes a quarantined passage for good."""
         purge_chunk(chunk_id, operator, reason=reason)
+
+    def documents_to_rechunk(
+        self,
+        operator: Principal,
+        *,
+        documents: Sequence[UUID] = (),
+        extractor_version: str | None = None,
+        chunker_version: str | None = None,
+    ) -> list[UUID]:
+        """What `rechunk` is called for, one by one; raises `NotInstalled`."""
+        return rechunking.documents_to_rechunk(
+            self.ingestor,
+            operator,
+            documents=documents,
+            extractor_version=extractor_version,
+            chunker_version=chunker_version,
+        )
+
+    def rechunk(
+        self,
+        document_id: UUID,
+        operator: Principal,
+        asked: RechunkRequest = RechunkRequest(),  # noqa: B008 - a frozen value
+        on_progress: Callable[[IngestProgress], None] = ignore_progress,
+    ) -> RechunkResult:
+        """Divides a document anew from its stored source, by today's rules; see `rechunk`."""
+        return rechunking.rechunk(self.ingestor, document_id, operator, asked, on_progress)
 
     def set_pii_policy(self, rules: PiiRules, principal: Principal) -> PiiPolicy:
         """What the tenant does about personal data from now on; see `set_pii_policy`."""

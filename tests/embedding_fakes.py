@@ -55,7 +55,7 @@ FAILURES = ("timeout", "error", "too few", "too many", "short", "nan", "nothing"
 
 @dataclass
 class FakeVectors:
-    """Vectors by chunk number, and which chunk sets and versions were published or retired.
+    """Vectors by chunk number, and which chunk sets were published or retired.
 
     Not in the database: what a rolled-back transaction wrote is still here, which is why tests
     look at the chunks first.
@@ -63,7 +63,7 @@ class FakeVectors:
 
     vectors: dict[int, Sequence[float]] = field(default_factory=dict)
     published: dict[UUID, int] = field(default_factory=dict)
-    retired: list[int] = field(default_factory=list)
+    retired: list[UUID] = field(default_factory=list)
 
     def write(self, vectors: Mapping[int, Sequence[float]], *, model: str) -> None:
         assert model == FakeEmbedder.model
@@ -73,8 +73,8 @@ class FakeVectors:
     def publish(self, chunk_set: UUID, *, space: int) -> None:
         self.published[chunk_set] = space
 
-    def retire(self, version: int) -> None:
-        self.retired.append(version)
+    def retire(self, chunk_set: UUID) -> None:
+        self.retired.append(chunk_set)
 
     def discard(self, chunk_set: UUID) -> None:
         for number in Chunk.objects.filter(chunk_set=chunk_set).values_list("pk", flat=True):

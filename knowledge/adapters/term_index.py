@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import connection
 
 from knowledge.core.bm25 import IndexRow, sparse_literal
-from knowledge.models import ChunkIndex, ChunkSet, Document, DocumentVersion
+from knowledge.models import ChunkIndex, ChunkSet, Document
 
 _ALL_CHUNKS = ""  # the lexeme that counts the chunks themselves
 _RECORD = """
@@ -27,10 +27,6 @@ _RECORD = """
 """
 _OF_CHUNK = "%(id)s"
 _OF_SET = "SELECT id FROM knowledge_chunk WHERE chunk_set_id = %(id)s"
-_OF_VERSION = """
-    SELECT c.id FROM knowledge_chunk c JOIN knowledge_chunkset s ON s.id = c.chunk_set_id
-    WHERE s.version_id = %(id)s
-"""
 _OF_DOCUMENT = """
     SELECT c.id FROM knowledge_chunk c JOIN knowledge_chunkset s ON s.id = c.chunk_set_id
     JOIN knowledge_documentversion v ON v.id = s.version_id
@@ -113,10 +109,10 @@ def replace(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]]) -> None:
     _record(1, _OF_SET, chunk_set.pk)
 
 
-def retire(version: DocumentVersion) -> None:
-    """Takes a version's rows out of the present; searches as of an earlier instant keep them."""
-    _record(-1, _OF_VERSION, version.pk)
-    ChunkIndex.objects.filter(chunk__chunk_set__version=version, live=True).update(live=False)
+def retire(chunk_set: ChunkSet) -> None:
+    """Takes a chunk set's rows out of the present; searches as of an earlier instant keep them."""
+    _record(-1, _OF_SET, chunk_set.pk)
+    ChunkIndex.objects.filter(chunk__chunk_set=chunk_set, live=True).update(live=False)
 
 
 def remove(document: Document) -> int:

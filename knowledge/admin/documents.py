@@ -52,6 +52,9 @@ _SHORT_NAMES = {
     DOCX: "Word",
 }
 
+# In the order in which they were live; one that is not finished comes last.
+_SETS = Prefetch("chunk_sets", queryset=ChunkSet.objects.order_by("published_at"))
+
 
 def _current(**conditions: Any) -> QuerySet[DocumentVersion]:
     return DocumentVersion.objects.filter(
@@ -214,7 +217,7 @@ class DocumentAdmin(OperatorAdmin):
         versions = list(
             DocumentVersion.objects.filter(document=document)
             .select_related("source")
-            .prefetch_related("chunk_sets")
+            .prefetch_related(_SETS)
             .order_by("-version")[: _VERSIONS_ON_PAGE + 1]
         )
         shown = _asked_version(request, document, versions)
@@ -364,7 +367,7 @@ def _asked_version(
         found = (
             DocumentVersion.objects.filter(document=document, version=number)
             .select_related("source")
-            .prefetch_related("chunk_sets")
+            .prefetch_related(_SETS)
             .first()
         )
     if found is None:

@@ -511,6 +511,11 @@ class ChunkSerializer(serializers.Serializer[Any]):
     chunker_version = serializers.CharField(source="chunk_set.chunker_version")
     live = serializers.BooleanField()
     superseded_by_version = serializers.IntegerField(allow_null=True)
+    superseded_by_chunker_version = serializers.CharField(
+        allow_null=True,
+        help_text="By what its version has been divided anew since: this passage still stands,"
+        " and searches return others.",
+    )
     source = SourceSerializer(source="chunk_set.version.source")  # type: ignore[assignment]
 
 

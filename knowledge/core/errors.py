@@ -185,6 +185,35 @@ class IngestInterrupted(KnowledgeError):
     status = 409
 
 
+class RechunkBusy(KnowledgeError):
+    """Another run is dividing this document anew, or it keeps changing; try again shortly."""
+
+    code = "rechunk_busy"
+    status = 409
+
+
+class ChunkSetRetired(KnowledgeError):
+    """This version was divided in this very way before, and a retired chunk set stays retired."""
+
+    code = "chunk_set_retired"
+    status = 409
+
+
+class PassagesPurged(KnowledgeError):
+    """A passage of this version was removed for good; dividing its source anew would bring it
+    back. Admit the text without it as a new version."""
+
+    code = "passages_purged"
+    status = 409
+
+
+class NotInstalled(KnowledgeError, Malformed):
+    """This installation has no extractor or chunker of that version."""
+
+    code = "not_installed"
+    status = 400
+
+
 class KnowledgeReleaseNotFinalized(KnowledgeError):
     """The version is still being ingested; finish that first."""
 

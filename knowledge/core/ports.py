@@ -108,8 +108,8 @@ class VectorSink(Protocol):
         """Lets searches of a space see the vectors of a chunk set."""
         ...
 
-    def retire(self, version: int) -> None:
-        """Takes the vectors of a document version, by number, out of the present."""
+    def retire(self, chunk_set: UUID) -> None:
+        """Takes the vectors of a chunk set out of the present."""
         ...
 
     def discard(self, chunk_set: UUID) -> None:

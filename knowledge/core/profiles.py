@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +25,9 @@ class Blocks(StrEnum):
 
     ROWS = "rows"
     """The same, but a table is its rows."""
+
+
+_NUMBER = re.compile(r"-\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +73,11 @@ def profile_named(name: str) -> ChunkingProfile:
         raise UnknownProfile(
             f"There is no such chunking profile; choose one of {known}.", profiles=list(PROFILES)
         ) from None
+
+
+def newest_profile(label: str) -> ChunkingProfile:
+    """Today's profile of the name that a label in a chunker version had, whichever its number.
+
+    Raises `UnknownProfile` when there is none of that name any more.
+    """
+    return profile_named(_NUMBER.sub("", label))

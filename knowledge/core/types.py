@@ -295,6 +295,40 @@ class IngestResult:
     report: IngestReport
 
 
+class RechunkOutcome(StrEnum):
+    """What became of a document that was to be divided anew."""
+
+    RECHUNKED = "rechunked"
+    PLANNED = "planned"
+    """It would be rechunked; this was a dry run."""
+    UNCHANGED = "unchanged"
+    """Its chunk set is of today's versions already."""
+    UNFINISHED = "unfinished"
+    """The embedder failed on the way; the same call goes on where it stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RechunkRequest:
+    """How to divide a document anew: by a profile other than its own, when one is named."""
+
+    profile: str | None = None
+    dry_run: bool = False
+    batch_size: int = DEFAULT_BATCH_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RechunkResult:
+    """The document's current version, by what it was divided before and by what it now is or,
+    until it is rechunked, would be."""
+
+    document_id: UUID
+    version: int
+    outcome: RechunkOutcome
+    former_chunker_version: str
+    chunker_version: str
+    report: IngestReport
+
+
 # --- the retrieval half ----------------------------------------------------------------------
 
 

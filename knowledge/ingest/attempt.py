@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from knowledge.core.types import IngestProgress
 
 
-def _nobody(progress: IngestProgress) -> None:
+def ignore_progress(progress: IngestProgress) -> None:
     """Nobody wants to know how far it is."""
 
 
@@ -26,5 +26,5 @@ class Attempt:
     """
 
     holder: str = ""
-    on_progress: Callable[[IngestProgress], None] = _nobody
+    on_progress: Callable[[IngestProgress], None] = ignore_progress
     guard: Callable[[], None] = _free

@@ -1,12 +1,13 @@
-"""A version that is committed batch by batch, out of every reader's sight until it is whole."""
+"""Chunk sets that are committed batch by batch, out of every reader's sight until they are whole."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
+from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
 from django.db.models.functions import Now
@@ -18,7 +19,6 @@ from knowledge.core.types import (
     ChunkSetState,
     ConnectorIdentity,
     IngestProgress,
-    IngestReport,
     IngestResult,
     Verdict,
 )
@@ -27,11 +27,77 @@ from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.embedding import EmbedderFailed, Embedding, embed
 from knowledge.ingest.plan import IngestPlan, PlannedChunk
 from knowledge.ingest.publishing import current_version, live_result, publish
-from knowledge.ingest.rows import write_chunks
+from knowledge.ingest.rows import numbers_of, write_chunks
 from knowledge.models import ChunkSet, UnfinishedVersion
 
 LEASE: Final = timedelta(seconds=45)
 """Renewed with every batch. Whoever finds it run out may go on with the version."""
+
+
+class Unpublished(Protocol):
+    """A chunk set whose chunks are being committed, as `in_batches` knows it.
+
+    `number` is that of the version that it is of, or will be of.
+    """
+
+    @property
+    def chunk_set(self) -> ChunkSet: ...
+
+    @property
+    def document_id(self) -> UUID: ...
+
+    @property
+    def number(self) -> int: ...
+
+    def hold(self) -> None:
+        """Takes the document's lock and raises when this call has lost the chunk set."""
+        ...
+
+    def finalize(self) -> None:
+        """Publishes what is now whole, in the transaction of its last batch."""
+        ...
+
+
+def in_batches(
+    unpublished: Unpublished,
+    plan: IngestPlan,
+    *,
+    present: frozenset[int],
+    batch_size: int,
+    embedding: Embedding | None,
+    on_progress: Callable[[IngestProgress], None],
+) -> Iterator[Sequence[PlannedChunk]]:
+    """Commits the chunks whose ordinals are not `present` and finalizes.
+
+    Yields each batch when it is committed; raises `EmbedderFailed` and whatever `hold` does. No transaction is open while the embedder works. The last batch is
+    committed with the finalizing, so that nothing is pending exactly when the chunk set is live;
+    it holds an admitted chunk, for the quarantined ones go first.
+    """
+    left = sorted(
+        (chunk for chunk in plan.chunks if chunk.draft.ordinal not in present),
+        key=lambda chunk: chunk.verdict is Verdict.ADMIT,
+    )
+    batches = list(_batches(left, batch_size))
+    embedded = plan.admitted - admitted_of(left)
+
+    def tell(batch: int) -> None:
+        on_progress(
+            IngestProgress(
+                embedded=embedded, total=plan.admitted, batch=batch, batches=len(batches)
+            )
+        )
+
+    tell(0)
+    for number, batch in enumerate(batches, start=1):
+        vectors = _vectors(batch, embedding)
+        with tenant_session(unpublished.chunk_set.tenant_id):
+            unpublished.hold()
+            _write(batch, vectors, unpublished, embedding)
+            if number == len(batches):
+                unpublished.finalize()
+        embedded += admitted_of(batch)
+        tell(number)
+        yield batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,39 +124,19 @@ def carry_out(
     attempt: Attempt,
     embedding: Embedding | None,
 ) -> IngestResult:
-    """Commits what is missing and finalizes; a partial outcome when the embedder fails.
-
-    No transaction is open while the embedder works. The last batch is committed with the
-    finalizing, so that nothing is pending exactly when the version is live; it holds an admitted
-    chunk, for the quarantined ones go first.
-    """
-    left = sorted(
-        (chunk for chunk in plan.chunks if chunk.draft.ordinal not in claim.present),
-        key=lambda chunk: chunk.verdict is Verdict.ADMIT,
-    )
-    batches = list(_batches(left, admitted.request.batch_size))
-    there = plan.admitted - _admitted(left)
+    """Commits what is missing and finalizes; a partial outcome when the embedder fails."""
     embedded = 0
-
-    def tell(batch: int) -> None:
-        attempt.on_progress(
-            IngestProgress(
-                embedded=there + embedded, total=plan.admitted, batch=batch, batches=len(batches)
-            )
-        )
-
     with _releasing(claim, admitted):
         try:
-            tell(0)
-            for number, batch in enumerate(batches, start=1):
-                vectors = _vectors(batch, embedding)
-                with tenant_session(admitted.principal.tenant_id):
-                    _hold(claim.unfinished, attempt)
-                    _write(batch, vectors, claim.unfinished, embedding)
-                    if number == len(batches):
-                        _finalize(claim.unfinished, admitted, plan, embedding)
-                embedded += _admitted(batch)
-                tell(number)
+            for batch in in_batches(
+                _NewVersion(claim.unfinished, admitted, plan, attempt, embedding),
+                plan,
+                present=claim.present,
+                batch_size=admitted.request.batch_size,
+                embedding=embedding,
+                on_progress=attempt.on_progress,
+            ):
+                embedded += admitted_of(batch)
         except EmbedderFailed as failed:
             problem = f"The embedder failed ({failed.reason}); send this again with `resume`."
             return outcome(claim, admitted, plan, embedded=embedded, warnings=(problem,))
@@ -133,16 +179,8 @@ def outcome(
         already_ingested=False,
         title=unfinished.title,
         chunk_ids=(),
-        report=IngestReport(
-            chunks=plan.total,
-            embedded=embedded,
-            skipped=stored - embedded,
-            quarantined=plan.quarantined,
-            rejected=plan.rejected,
-            pending=plan.admitted - stored,
-            truncated=plan.truncated,
-            warnings=(*plan.warnings, *warnings),
-            deleted=claim.deleted,
+        report=plan.report(
+            embedded=embedded, stored=stored, deleted=claim.deleted, warnings=warnings
         ),
     )
 
@@ -161,11 +199,14 @@ def _vectors(
 def _write(
     batch: Sequence[PlannedChunk],
     vectors: Mapping[int, Sequence[float]],
-    unfinished: UnfinishedVersion,
+    unpublished: Unpublished,
     embedding: Embedding | None,
 ) -> None:
     numbers = write_chunks(
-        unfinished.chunk_set, batch, document_id=unfinished.document_id, version=unfinished.version
+        unpublished.chunk_set,
+        batch,
+        document_id=unpublished.document_id,
+        version=unpublished.number,
     )
     if embedding is not None and vectors:
         embedding.vectors.write(
@@ -174,33 +215,54 @@ def _write(
         )
 
 
-def _finalize(
-    unfinished: UnfinishedVersion, admitted: Admitted, plan: IngestPlan, embedding: Embedding | None
-) -> None:
-    """Publishes what is now whole, in the transaction of its last batch."""
-    identity = ConnectorIdentity(
-        type=unfinished.source_type, id=unfinished.source_id, version=unfinished.source_version
-    )
-    publish(
-        admitted,
-        plan,
-        previous=current_version(unfinished.document_id),
-        space=unfinished.space,
-        source=unfinished.original,
-        identity=identity,
-        chunk_set=unfinished.chunk_set,
-        numbers=dict(unfinished.chunk_set.chunks.values_list("ordinal", "pk")),
-        embedding=embedding,
-    )
-    UnfinishedVersion.objects.filter(pk=unfinished.pk).delete()
+@dataclass(frozen=True, slots=True)
+class _NewVersion:
+    """The unfinished version of a claim, as long as the lease lasts."""
 
+    unfinished: UnfinishedVersion
+    admitted: Admitted
+    plan: IngestPlan
+    attempt: Attempt
+    embedding: Embedding | None
 
-def _hold(unfinished: UnfinishedVersion, attempt: Attempt) -> None:
-    """Makes sure, under the document's lock, that the version is still this call's to write."""
-    lock_document(unfinished.document_id)
-    attempt.guard()
-    if not UnfinishedVersion.objects.renew(unfinished.document_id, unfinished.lease_token, LEASE):
-        raise _LeaseLost
+    @property
+    def chunk_set(self) -> ChunkSet:
+        return self.unfinished.chunk_set
+
+    @property
+    def document_id(self) -> UUID:
+        return self.unfinished.document_id
+
+    @property
+    def number(self) -> int:
+        return self.unfinished.version
+
+    def hold(self) -> None:
+        lock_document(self.document_id)
+        self.attempt.guard()
+        if not UnfinishedVersion.objects.renew(
+            self.document_id, self.unfinished.lease_token, LEASE
+        ):
+            raise _LeaseLost
+
+    def finalize(self) -> None:
+        unfinished = self.unfinished
+        publish(
+            self.admitted,
+            self.plan,
+            previous=current_version(self.document_id),
+            space=unfinished.space,
+            source=unfinished.original,
+            identity=ConnectorIdentity(
+                type=unfinished.source_type,
+                id=unfinished.source_id,
+                version=unfinished.source_version,
+            ),
+            chunk_set=self.chunk_set,
+            numbers=numbers_of(self.chunk_set),
+            embedding=self.embedding,
+        )
+        UnfinishedVersion.objects.filter(pk=unfinished.pk).delete()
 
 
 @contextlib.contextmanager
@@ -225,5 +287,6 @@ def _batches(chunks: Sequence[PlannedChunk], size: int) -> Iterator[Sequence[Pla
         yield chunks[start : start + size]
 
 
-def _admitted(chunks: Sequence[PlannedChunk]) -> int:
+def admitted_of(chunks: Sequence[PlannedChunk]) -> int:
+    """How many of the chunks are admitted."""
     return sum(chunk.verdict is Verdict.ADMIT for chunk in chunks)

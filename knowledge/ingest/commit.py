@@ -27,13 +27,19 @@ from knowledge.core.errors import (
     IngestScopeMismatch,
 )
 from knowledge.core.scope import resolve_scope
-from knowledge.core.types import ChunkSetState, IngestResult, Verdict, Visibility
+from knowledge.core.types import IngestResult, Verdict, Visibility
 from knowledge.ingest.admission import Admitted
 from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.batches import LEASE, Claim, carry_out, outcome
 from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.plan import IngestPlan
-from knowledge.ingest.publishing import current_version, live_result, publish, source_of
+from knowledge.ingest.publishing import (
+    current_version,
+    live_result,
+    live_set_of,
+    publish,
+    source_of,
+)
 from knowledge.ingest.rows import chunk_set_of
 from knowledge.models import ChunkSet, DocumentVersion, UnfinishedVersion, VisibilitySpace
 
@@ -150,7 +156,7 @@ def _next_step(admitted: Admitted, plan: IngestPlan, attempt: Attempt) -> _Step:
         _require_same_space(current.document.space, admitted)
         _require_writer(current.document.ingested_by_principal_id, admitted.principal)
         if _is_current(current, admitted, plan):
-            chunk_set = current.chunk_sets.get(state=ChunkSetState.LIVE)
+            chunk_set = live_set_of(current)
             _require_same_profile(chunk_set, admitted)
             return live_result(current, chunk_set, already_ingested=True, embedded=0)
         _require_new_source_version(current, admitted)

@@ -19,12 +19,13 @@ from knowledge.core.normalising import NORMALISER_VERSION, normalise
 from knowledge.core.ports import (
     AdmissionPolicy,
     Chunker,
+    Extractor,
     InstructionScanner,
     LanguageDetector,
     SecretScanner,
     Stemmer,
 )
-from knowledge.core.profiles import profile_named
+from knowledge.core.profiles import ChunkingProfile, profile_named
 from knowledge.core.types import (
     ChunkDraft,
     ExtractedDocument,
@@ -92,9 +93,22 @@ class Ingestor:
             raise
         return _document_id(admitted, media_type.type)
 
+    def chunker_version(self, media_type: str, profile: ChunkingProfile) -> str:
+        """What a chunk set of such a document is called today; raises `UnsupportedMediaType`."""
+        return self._chunker_version(self.extractors.for_type(media_type), profile)
+
+    def _chunker_version(self, extractor: Extractor, profile: ChunkingProfile) -> str:
+        return fingerprint.chunker_version(
+            extractor.version, NORMALISER_VERSION, self.chunker.version, profile.label
+        )
+
     def plan(self, admitted: Admitted) -> IngestPlan:
         """All that is decided before the write transaction opens."""
-        extracted, version = self._extract(admitted)
+        media_type = _media_type(admitted)
+        extractor = self.extractors.for_type(media_type.type)
+        extracted = extractor.extract(
+            admitted.content, media_type=media_type.type, charset=media_type.charset
+        )
         text, structure = _normalised(extracted)
         profile = profile_named(admitted.request.profile)
         drafts = self.chunker.chunk(
@@ -108,14 +122,13 @@ class Ingestor:
         if not drafts:
             raise EmptyExtraction
         language = admitted.request.language or self.language_detector.detect(text)
-        chunker_version = fingerprint.chunker_version(
-            version, NORMALISER_VERSION, self.chunker.version, profile.label
-        )
+        chunker_version = self._chunker_version(extractor, profile)
         policy = admission_of(admitted.principal.tenant_id, self.admission_policy)
         chunks = self._planned(admitted, drafts, chunker_version, language, policy)
         return IngestPlan(
             document_id=_document_id(admitted, extracted.media_type),
             media_type=extracted.media_type,
+            source_type=_with_charset(extracted.media_type, media_type.charset),
             language=language,
             doc_date=admitted.request.doc_date or _stated_date(extracted),
             page_count=len(structure.page_starts) or None,
@@ -164,14 +177,6 @@ class Ingestor:
             text=text,
             chunk_keys=[chunk.key for chunk in chunks],
         )
-
-    def _extract(self, admitted: Admitted) -> tuple[ExtractedDocument, str]:
-        media_type = _media_type(admitted)
-        extractor = self.extractors.for_type(media_type.type)
-        extracted = extractor.extract(
-            admitted.content, media_type=media_type.type, charset=media_type.charset
-        )
-        return extracted, extractor.version
 
     def _scan_for_secrets(
         self,
@@ -232,6 +237,10 @@ def _media_type(admitted: Admitted) -> MediaType:
         claimed=admitted.artifact.media_type,
         filename=admitted.artifact.filename,
     )
+
+
+def _with_charset(media_type: str, charset: str | None) -> str:
+    return f"{media_type}; charset={charset}" if charset else media_type
 
 
 def _names(admitted: Admitted) -> dict[str, str]:

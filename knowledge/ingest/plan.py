@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from knowledge.core.bm25 import IndexRow
-from knowledge.core.types import ChunkDraft, Verdict
+from knowledge.core.types import ChunkDraft, IngestReport, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,13 @@ class PlannedChunk:
 class IngestPlan:
     """A frozen value: the commit adds a version number and instants, and nothing else.
 
-    `chunks` holds the admitted and the quarantined; rejected ones are only counted.
+    `chunks` holds the admitted and the quarantined; rejected ones are only counted. `source_type`
+    is the media type with the charset that was stated, if it was: what the bytes are read by again.
     """
 
     document_id: UUID
     media_type: str
+    source_type: str
     language: str
     doc_date: date | None
     page_count: int | None
@@ -52,6 +54,23 @@ class IngestPlan:
     fingerprint: str
     chunks: tuple[PlannedChunk, ...]
     rejected: int
+
+    def report(
+        self, *, embedded: int, stored: int, deleted: int = 0, warnings: tuple[str, ...] = ()
+    ) -> IngestReport:
+        """The numbers while the chunk set is not live: of the admitted chunks, `stored` are
+        committed, of which this call did `embedded`."""
+        return IngestReport(
+            chunks=self.total,
+            embedded=embedded,
+            skipped=stored - embedded,
+            quarantined=self.quarantined,
+            rejected=self.rejected,
+            pending=self.admitted - stored,
+            truncated=self.truncated,
+            warnings=(*self.warnings, *warnings),
+            deleted=deleted,
+        )
 
     @property
     def admitted(self) -> int:

@@ -1,4 +1,8 @@
-"""Making a version the document's newest: its rows, the index, the statistics and the event."""
+"""Making a version the document's newest, or another chunk set the one of its version.
+
+Rows, index, statistics, vectors and the event change in the caller's transaction, under the
+document's lock.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from access.principal import Principal
 from artifacts.models import Artifact, ArtifactOrigin
 from knowledge.adapters import term_index
+from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import now
 from knowledge.core.types import (
     ChunkSetState,
@@ -35,7 +41,7 @@ def source_of(admitted: Admitted, plan: IngestPlan, storage_key: str) -> Artifac
         tenant_id=admitted.principal.tenant_id,
         principal_id=admitted.principal.principal_id,
         origin=ArtifactOrigin.KNOWLEDGE_SOURCE,
-        media_type=plan.media_type,
+        media_type=plan.source_type,
         filename=admitted.artifact.filename,
         attribution=admitted.artifact.attribution,
         sha256=admitted.artifact.sha256,
@@ -63,18 +69,14 @@ def publish(
     `space` and `identity` count for the first version; later ones follow the document.
     """
     document = _document(admitted, plan, previous, space, identity)
-    instant = _instant(previous)
-    if previous is not None:
-        term_index.retire(previous)
-        if embedding is not None:
-            embedding.vectors.retire(previous.pk)
+    former = live_set_of(previous) if previous is not None else None
+    instant = _instant(previous, former)
+    if previous is not None and former is not None:
+        # One that was being divided anew is not worth it any more.
+        leftovers.discard_rechunking(previous, embedding.vectors if embedding else None)
+        _take_out(former, embedding)
         previous.superseded_at = instant
         previous.save(update_fields=["superseded_at"])
-    known = document.space
-    if plan.language not in known.languages or plan.analyzer_version not in known.analyzers:
-        VisibilitySpace.objects.note(
-            document.space_id, language=plan.language, analyzer=plan.analyzer_version
-        )
     version = DocumentVersion.objects.create(
         document=document,
         version=previous.version + 1 if previous else 1,
@@ -90,14 +92,85 @@ def publish(
         warnings=list(plan.warnings),
         ingested_at=instant,
     )
+    _go_live(chunk_set, plan, version, at=instant, numbers=numbers, embedding=embedding)
+    _record(
+        KnowledgeEvent.INGESTED,
+        admitted.principal,
+        version,
+        chunk_set,
+        at=instant,
+        source_artifact_id=str(version.source_id),
+    )
+    return version
+
+
+def publish_anew(
+    plan: IngestPlan,
+    version: DocumentVersion,
+    operator: Principal,
+    *,
+    chunk_set: ChunkSet,
+    numbers: Mapping[int, int] | None,
+    embedding: Embedding | None,
+) -> None:
+    """Publishes the plan as the current version's chunk set, in the place of the live one.
+
+    The former set is retired at the very instant at which the new one is published, so that as of
+    any instant exactly one of them is found. The version now says what this extraction met.
+    """
+    former = live_set_of(version)
+    instant = _instant(version, former)
+    _take_out(former, embedding)
+    former.state = ChunkSetState.RETIRED
+    former.retired_at = instant
+    former.save(update_fields=["state", "retired_at"])
+    version.doc_date = plan.doc_date
+    version.page_count = plan.page_count
+    version.truncated = plan.truncated
+    version.warnings = list(plan.warnings)
+    version.save(update_fields=["doc_date", "page_count", "truncated", "warnings"])
+    _go_live(chunk_set, plan, version, at=instant, numbers=numbers, embedding=embedding)
+    _record(
+        KnowledgeEvent.RECHUNKED,
+        operator,
+        version,
+        chunk_set,
+        at=instant,
+        chunker_version=chunk_set.chunker_version,
+        former_chunk_set_id=str(former.pk),
+        former_chunker_version=former.chunker_version,
+    )
+
+
+def _take_out(chunk_set: ChunkSet, embedding: Embedding | None) -> None:
+    """Takes a chunk set out of the present; as of an earlier instant it is still found."""
+    term_index.retire(chunk_set)
+    if embedding is not None:
+        embedding.vectors.retire(chunk_set.pk)
+
+
+def _go_live(
+    chunk_set: ChunkSet,
+    plan: IngestPlan,
+    version: DocumentVersion,
+    *,
+    at: datetime,
+    numbers: Mapping[int, int] | None,
+    embedding: Embedding | None,
+) -> None:
+    space = version.document.space
+    if plan.language not in space.languages or plan.analyzer_version not in space.analyzers:
+        VisibilitySpace.objects.note(
+            space.pk, language=plan.language, analyzer=plan.analyzer_version
+        )
     chunk_set.version = version
     chunk_set.state = ChunkSetState.LIVE
-    chunk_set.published_at = instant
+    chunk_set.published_at = at
     chunk_set.analyzer_version = plan.analyzer_version
     chunk_set.save()
     if numbers is None:
         numbers = write_chunks(
-            chunk_set, plan.chunks, document_id=document.pk, version=version.version
+            chunk_set, plan.chunks, document_id=version.document_id, version=version.version
         )
     term_index.publish(
         [
@@ -105,12 +178,10 @@ def publish(
             for chunk in plan.chunks
             if chunk.row is not None
         ],
-        space=document.space_id,
+        space=space.pk,
     )
     if embedding is not None:
-        embedding.vectors.publish(chunk_set.pk, space=document.space_id)
-    _record(admitted, plan, version, chunk_set)
-    return version
+        embedding.vectors.publish(chunk_set.pk, space=space.pk)
 
 
 def live_result(
@@ -134,17 +205,24 @@ def live_result(
         already_ingested=already_ingested,
         title=version.document.title,
         chunk_ids=_chunk_ids(chunk_set) if chunk_ids is None else chunk_ids,
-        report=IngestReport(
-            chunks=chunk_set.chunk_count,
-            embedded=embedded,
-            skipped=chunk_set.admitted_count() - embedded,
-            quarantined=chunk_set.quarantined_count,
-            rejected=chunk_set.rejected_count,
-            pending=0,
-            truncated=version.truncated,
-            warnings=tuple(version.warnings),
-            deleted=deleted,
-        ),
+        report=live_report(version, chunk_set, embedded=embedded, deleted=deleted),
+    )
+
+
+def live_report(
+    version: DocumentVersion, chunk_set: ChunkSet, *, embedded: int, deleted: int = 0
+) -> IngestReport:
+    """The numbers of a chunk set that is live, of which this call committed `embedded`."""
+    return IngestReport(
+        chunks=chunk_set.chunk_count,
+        embedded=embedded,
+        skipped=chunk_set.admitted_count() - embedded,
+        quarantined=chunk_set.quarantined_count,
+        rejected=chunk_set.rejected_count,
+        pending=0,
+        truncated=version.truncated,
+        warnings=tuple(version.warnings),
+        deleted=deleted,
     )
 
 
@@ -159,6 +237,10 @@ def current_version(document_id: UUID) -> DocumentVersion | None:
         .select_related("document__space", "source")
         .first()
     )
+
+
+def live_set_of(version: DocumentVersion) -> ChunkSet:
+    return version.chunk_sets.get(state=ChunkSetState.LIVE)
 
 
 def _document(
@@ -187,29 +269,34 @@ def _document(
 
 
 def _record(
-    admitted: Admitted, plan: IngestPlan, version: DocumentVersion, chunk_set: ChunkSet
+    name: str,
+    actor: Principal,
+    version: DocumentVersion,
+    chunk_set: ChunkSet,
+    *,
+    at: datetime,
+    **further: str,
 ) -> None:
     KnowledgeEvent.objects.create(
         tenant_id=version.tenant_id,
-        name=KnowledgeEvent.INGESTED,
+        name=name,
         document_id=version.document_id,
         version=version.version,
-        actor=admitted.principal.principal_id,
-        surface=admitted.principal.surface,
-        at=version.ingested_at,
+        actor=actor.principal_id,
+        surface=actor.surface,
+        at=at,
         data={
             "chunk_set_id": str(chunk_set.pk),
-            "chunks": plan.total,
-            "quarantined": plan.quarantined,
-            "rejected": plan.rejected,
+            "chunks": chunk_set.chunk_count,
+            "quarantined": chunk_set.quarantined_count,
+            "rejected": chunk_set.rejected_count,
             "flagged": chunk_set.flagged_count,
-            "source_artifact_id": str(version.source_id),
+            **further,
         },
     )
 
 
-def _instant(previous: DocumentVersion | None) -> datetime:
+def _instant(previous: DocumentVersion | None, former: ChunkSet | None) -> datetime:
     """The database's clock under the document's lock; it never runs backwards in a document."""
-    if previous is None:
-        return now()
-    return max(now(), previous.ingested_at + timedelta(microseconds=1))
+    before = (previous and previous.ingested_at, former and former.published_at)
+    return max((now(), *(one + timedelta(microseconds=1) for one in before if one)))

@@ -87,3 +87,8 @@ def write_chunks(
             },
         )
         return dict(cursor.fetchall())
+
+
+def numbers_of(chunk_set: ChunkSet) -> dict[int, int]:
+    """The number of each stored chunk of a set by its ordinal."""
+    return dict(chunk_set.chunks.values_list("ordinal", "pk"))

@@ -1,4 +1,4 @@
-"""Unfinished versions that nobody came back for."""
+"""Unfinished versions, and chunk sets that are to replace others, that nobody came back for."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from django.db.models.functions import Now
 from access.tenancy import operations_session
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document
-from knowledge.models import UnfinishedVersion
+from knowledge.core.types import ChunkSetState
+from knowledge.models import ChunkSet, UnfinishedVersion
 
 logger = logging.getLogger(__name__)
 
 
 def discard_abandoned(after: timedelta) -> int:
-    """Discards every version whose lease ran out that long ago; the sweeper takes their bytes.
+    """Discards what is left of an ingest or a rechunking that long ago; the sweeper takes the bytes.
 
     Returns how many. Each goes in a transaction of its own, under its document's lock.
     """
+    return _discard_versions(after) + _discard_chunk_sets(after)
+
+
+def _discard_versions(after: timedelta) -> int:
     with operations_session():
         candidates = list(
             UnfinishedVersion.objects.filter(lease_until__lt=Now() - after).values_list(
@@ -38,4 +43,23 @@ def discard_abandoned(after: timedelta) -> int:
             leftovers.discard(found, None)
             discarded += 1
         logger.info("unfinished_version_discarded", extra={"document_id": str(document_id)})
+    return discarded
+
+
+def _discard_chunk_sets(after: timedelta) -> int:
+    left = ChunkSet.objects.filter(
+        state=ChunkSetState.INGESTING, version__isnull=False, begun_at__lt=Now() - after
+    )
+    with operations_session():
+        candidates = list(left.values_list("pk", "version__document_id"))
+    discarded = 0
+    for chunk_set, document_id in candidates:
+        with operations_session():
+            lock_document(document_id)
+            found = left.select_related("version").filter(pk=chunk_set).first()
+            if found is None:
+                continue
+            leftovers.discard_rechunking(found.finalized_version, None)
+            discarded += 1
+        logger.info("unfinished_chunk_set_discarded", extra={"document_id": str(document_id)})
     return discarded

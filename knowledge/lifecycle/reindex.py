@@ -16,15 +16,15 @@ from knowledge.adapters.database import lock_document
 from knowledge.adapters.indexing import index_rows
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.ports import Stemmer
-from knowledge.core.types import Verdict
+from knowledge.core.types import ChunkSetState, Verdict
 from knowledge.models import ChunkSet, VisibilitySpace
 
 
 def outdated(*, everything: bool = False) -> list[UUID]:
     """The chunk sets that another version of the analyser indexed, or all of them."""
     with operations_session():
-        # One without a version has no index rows yet, and gets them from today's analyser.
-        sets = ChunkSet.objects.filter(version__isnull=False).order_by("pk")
+        # One that is not published has no index rows yet, and gets them from today's analyser.
+        sets = ChunkSet.objects.exclude(state=ChunkSetState.INGESTING).order_by("pk")
         if not everything:
             sets = sets.exclude(analyzer_version=ANALYZER_VERSION)
         return list(sets.values_list("pk", flat=True))

@@ -8,6 +8,7 @@ from datetime import datetime
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Case, F, OuterRef, Q, Subquery, Value, When
+from django.utils import timezone
 
 from access.models import one_of, vocabulary_choices
 from knowledge.core.errors import KnowledgeReleaseNotFinalized
@@ -20,8 +21,9 @@ class ChunkSet(models.Model):
     """One chunking of one document version: the manifest that exists even without chunks.
 
     `chunker_version` names extractor, normaliser, chunker and profile together. The counts are
-    those of the ingest report. While it is `ingesting` it may have no version yet (see
-    `UnfinishedVersion`), and no index rows.
+    those of the ingest report. While it is `ingesting` it has no index rows. The first of a version
+    has no version until then (see `UnfinishedVersion`); one that is to take the place of another
+    has, and nobody reads it before it is published.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -44,6 +46,7 @@ class ChunkSet(models.Model):
     quarantined_count = models.PositiveIntegerField(default=0)
     rejected_count = models.PositiveIntegerField(default=0)
     flagged_count = models.PositiveIntegerField(default=0)
+    begun_at = models.DateTimeField(default=timezone.now)
     published_at = models.DateTimeField(null=True, blank=True)
     retired_at = models.DateTimeField(null=True, blank=True)
 
@@ -120,7 +123,7 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
         )
 
     def with_document(self) -> ChunkQuerySet:
-        """With all that a citation shows, `live` and `superseded_by_version` included."""
+        """With all that a citation shows: `live` and what it is superseded by included."""
         newest = DocumentVersion.objects.filter(
             document=OuterRef("chunk_set__version__document"), superseded_at__isnull=True
         )
@@ -130,6 +133,18 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
         ).annotate(
             superseded_by_version=Case(
                 When(superseded, then=Subquery(newest.values("version")[:1])),
+                default=None,
+            ),
+            # By what the version is divided now, when that is not what this chunk is of.
+            superseded_by_chunker_version=Case(
+                When(
+                    chunk_set__state=ChunkSetState.RETIRED,
+                    then=Subquery(
+                        ChunkSet.objects.filter(
+                            version=OuterRef("chunk_set__version"), state=ChunkSetState.LIVE
+                        ).values("chunker_version")[:1]
+                    ),
+                ),
                 default=None,
             ),
             live=Case(

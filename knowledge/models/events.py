@@ -15,6 +15,8 @@ class KnowledgeEvent(models.Model):
     """
 
     INGESTED = "knowledge.document.ingested"
+    RECHUNKED = "knowledge.document.rechunked"
+    RECHUNK_REFUSED = "knowledge.document.rechunk_refused"
     DELETED = "knowledge.document.deleted"
     RELEASED = "knowledge.chunk.released"
     PURGED = "knowledge.chunk.purged"

@@ -18,6 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from access.models import ApiKey
+from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
 from artifacts.models import Artifact
@@ -46,6 +47,8 @@ from tests.factories import (
     make_proposal,
     make_superuser,
 )
+from tests.rechunk_fakes import later
+from tests.support import admit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("blob_root")]
 
@@ -723,6 +726,22 @@ def test_an_operator_sees_a_passage_between_its_neighbours(alice: Client) -> Non
     for words in ("Before.", "Cited words.", "After.", "runbook.md", "Deployment runbook"):
         assert words in html
     assert "superseded" not in html
+
+
+def test_a_passage_of_a_document_that_was_divided_anew_says_so(alice: Client) -> None:
+    admitted = admit("# Pumps\n\nThe pump runs at night.\n", title="Pumps")
+    later().rechunk(admitted.document_id, Principal.for_operator("acme", "olga"))
+    html = page(alice, f"/c/{admitted.chunk_ids[0]}")
+    assert "The pump runs at night." in html
+    assert "has since been divided anew" in html
+    assert "superseded" not in html
+    document = re.sub(r"\s+", " ", page(alice, f"{LIST}{admitted.document_id}/change/"))
+    assert "1 (retired), 1" in document
+    assert "structure-2" in document
+    assert "knowledge.document.rechunked" in document
+    (current,) = set(re.findall(r"/c/(kc_\w+)", document))
+    assert current != admitted.chunk_ids[0]
+    assert "divided anew" not in page(alice, f"/c/{current}")
 
 
 def test_a_superseded_passage_says_so(alice: Client) -> None:

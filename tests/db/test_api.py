@@ -176,6 +176,7 @@ def test_the_way_of_a_document_in_the_shapes_that_callers_rely_on(
         "chunker_version",
         "live",
         "superseded_by_version",
+        "superseded_by_chunker_version",
         "source",
     }
     assert set(chunk["source"]) == {

@@ -17,8 +17,9 @@ from access.tenancy import operations_session
 from access.trust import OriginTrust, Scope, Sensitivity
 from artifacts import store as artifacts
 from artifacts.models import Artifact
-from knowledge.models import Document
+from knowledge.models import Document, KnowledgeEvent
 from tests.inspection import forge_secret
+from tests.rechunk_fakes import FinerChunker, WordIsSecret, later
 from tests.support import admit, ask, principal, upload
 
 pytestmark = pytest.mark.django_db
@@ -328,6 +329,77 @@ def test_search_respects_who_asks_and_when(blob_root: Path) -> None:
 def test_search_refuses_what_the_api_refuses(blob_root: Path, options: dict[str, Any]) -> None:
     status, (problem,) = told("search", "zebra", **WHO, **options)
     assert (status, problem["code"]) == (1, "malformed")
+
+
+# --- rechunk ---------------------------------------------------------------------------------
+
+
+def test_rechunk_tells_of_each_document_and_leaves_what_is_up_to_date(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = str(admit("# Pumps\n\nThe zebra pump runs.\n").document_id)
+    status, lines = told("rechunk", tenant="acme")
+    assert (status, [line["outcome"] for line in lines]) == (0, ["unchanged"])
+    assert run("rechunk", tenant="acme") == (0, "1 documents: 1 unchanged, 0 refused.\n")
+
+    monkeypatch.setattr("knowledge.management.commands.rechunk.store", later)
+    second = str(admit("# Cranes\n\nThe zebra crane rests.\n").document_id)
+    status, lines = told("rechunk", tenant="acme", dry_run=True, document=[first])
+    assert (status, len(lines)) == (0, 1)
+    assert (lines[0]["outcome"], lines[0]["document_id"]) == ("planned", first)
+    status, lines = told("rechunk", tenant="acme", chunker_version="structure-2")
+    assert status == 0
+    assert [line["document_id"] for line in lines] == sorted([first, second])
+    for line in lines:
+        assert line["outcome"] == "rechunked"
+        assert line["former_chunker_version"] == "markdown-1/normal-1/structure-1/default"
+        assert line["chunker_version"] == "markdown-1/normal-1/structure-2/default"
+        assert (line["version"], line["report"]["complete"]) == (1, True)
+    status, lines = told("rechunk", tenant="acme")
+    assert (status, {line["outcome"] for line in lines}) == (0, {"unchanged"})
+    assert told("rechunk", tenant="bravo") == (0, [])
+    with operations_session():
+        event = KnowledgeEvent.objects.filter(name=KnowledgeEvent.RECHUNKED).first()
+        assert event is not None
+        assert (event.actor, event.surface) == ("operator:command", "command")
+
+
+def test_rechunk_goes_on_after_a_refusal_and_exits_with_it(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = str(admit("# Pumps\n\nThe tapioca pump runs.\n").document_id)
+    good = str(admit("# Cranes\n\nThe zebra crane rests.\n").document_id)
+    unknown = "00000000-0000-0000-0000-000000000007"
+    stricter = later(chunker=FinerChunker(), secret_scanner=WordIsSecret("tapioca"))
+    monkeypatch.setattr("knowledge.management.commands.rechunk.store", lambda: stricter)
+    status, out = run("rechunk", tenant="acme", json=True, document=[bad, unknown, good])
+    assert status == 1
+    assert "tapioca" not in out
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [(line["document_id"], line["outcome"]) for line in lines] == [
+        (bad, "refused"),
+        (unknown, "refused"),
+        (good, "rechunked"),
+    ]
+    assert [line.get("code") for line in lines] == ["secret_found", "not_found", None]
+    assert lines[0]["findings"][0]["rule"] == "new-rule"
+    status, out = run("rechunk", tenant="acme")
+    assert status == 1
+    assert out.startswith(f"refused    {bad}: secret_found: ")
+    assert out.endswith("2 documents: 1 unchanged, 1 refused.\n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"extractor_version": "pdf-9"}, {"chunker_version": "structure-9"}],
+)
+def test_rechunk_knows_what_is_installed(blob_root: Path, options: dict[str, Any]) -> None:
+    status, (problem,) = told("rechunk", tenant="acme", **options)
+    assert (status, problem["code"]) == (1, "not_installed")
+
+
+def test_rechunk_wants_to_know_for_which_documents_a_profile_is() -> None:
+    assert run("rechunk", tenant="acme", profile="chat")[0] == 1
 
 
 # --- sweep -----------------------------------------------------------------------------------

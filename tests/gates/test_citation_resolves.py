@@ -16,9 +16,11 @@ from django.conf import settings as django_settings
 from django.db import connection
 from django.test import Client
 
+from access.principal import Principal
 from knowledge.core.rendering import parse_block
 from knowledge.core.types import ConnectorIdentity, SearchResult, Visibility
 from knowledge.wiring import store
+from tests.rechunk_fakes import FinerChunker, later
 from tests.support import admit, ask, bearer, principal
 
 WORDS = ["pump", "valve", "hose", "gauge", "filter", "motor", "timer", "switch", "tank", "pipe"]
@@ -77,6 +79,43 @@ def test_an_id_still_resolves_after_newer_versions_and_says_so(blob_root: Path) 
     assert {c.superseded_by_version for c in resolved(ask("zebra pump", max_passages=6))} == {None}
     ids = {p.candidate.chunk_id for answer in (first, second) for p in answer.passages}
     assert len(ids) == len(first.passages) + len(second.passages), "ids are of one version each"
+
+
+@pytest.mark.django_db
+def test_an_id_still_resolves_after_its_document_is_divided_anew(
+    client: Client, blob_root: Path
+) -> None:
+    """Twice over, and then superseded by a new version: the words never change."""
+    source = ConnectorIdentity(type="wiki", id="notes")
+    document_id = admit(document(6), source=source).document_id
+    operator = Principal.for_operator("acme", "olga")
+    answers = [ask("zebra pump", max_passages=6, max_per_document=6)]
+    for number in (2, 3):
+        by = later(chunker=FinerChunker(f"structure-{number}", target=30 * number))
+        by.rechunk(document_id, operator)
+        answers.append(ask("zebra pump", max_passages=6, max_per_document=6))
+    *former, current = answers
+    for answer in former:
+        for chunk in resolved(answer):
+            assert not chunk.live
+            assert chunk.superseded_by_version is None
+            assert chunk.superseded_by_chunker_version.split("/")[2] == "structure-3"
+    for chunk in resolved(current):
+        assert chunk.live
+        assert chunk.superseded_by_chunker_version is None
+    ids = [p.candidate.chunk_id for answer in answers for p in answer.passages]
+    assert len(ids) == len(set(ids)), "an id is of one chunk set"
+
+    passage = former[0].passages[0].candidate
+    shown = client.get(f"/v1/chunks/{passage.chunk_id}", headers=bearer()).json()
+    assert (shown["text"], shown["live"]) == (passage.text, False)
+    assert shown["chunker_version"].split("/")[2] == "structure-1"
+    assert shown["superseded_by_chunker_version"].split("/")[2] == "structure-3"
+
+    admit(document(7), source=source)
+    for answer in answers:
+        for chunk in resolved(answer):
+            assert (chunk.live, chunk.superseded_by_version) == (False, 2)
 
 
 @pytest.mark.django_db

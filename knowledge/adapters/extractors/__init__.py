@@ -49,6 +49,10 @@ class Extractors:
             DocxExtractor(instruction_scanner),
         )
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return tuple(extractor.version for extractor in self._extractors)
+
     def for_type(self, media_type: str) -> Extractor:
         for extractor in self._extractors:
             if extractor.supports(media_type):

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from access.commands import VerbatimCommand, add_caller_arguments, caller
 from access.errors import VerbatimError
@@ -22,12 +20,12 @@ from knowledge.core.profiles import PROFILES
 from knowledge.core.types import (
     DEFAULT_BATCH_SIZE,
     ConnectorIdentity,
-    IngestProgress,
     IngestRequest,
     IngestResult,
     Visibility,
 )
 from knowledge.ingest.attempt import Attempt
+from knowledge.management.progress import DocumentsProgress
 from knowledge.wiring import store
 
 
@@ -67,36 +65,17 @@ class Command(VerbatimCommand):
             raise CommandError("--title names one document, so give one file.", returncode=1)
         principal = caller(options)
         outcomes = Counter(dict.fromkeys(("ingested", "unchanged", "refused"), 0))
-        with self._progress() as progress:
-            chunks = progress.add_task("Chunks", visible=False)
-
-            def on_progress(told: IngestProgress) -> None:
-                progress.update(
-                    chunks, completed=told.embedded, total=told.total, visible=told.batches > 1
-                )
-
-            for file in progress.track(files, description="Files"):
-                progress.update(chunks, visible=False)
-                told = self._admit(file, principal, options, Attempt(on_progress=on_progress))
-                outcomes[told["outcome"]] += 1
-                self.emit(told, _line(told))
+        progress = DocumentsProgress(quiet=self.as_json)
+        attempt = Attempt(on_progress=progress.on_chunks)
+        for file in progress.track(files, "Files"):
+            told = self._admit(file, principal, options, attempt)
+            outcomes[told["outcome"]] += 1
+            self.emit(told, _line(told))
         if not self.as_json:
             counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
             self.stdout.write(f"{len(files)} files: {counts}.")
         if outcomes["refused"] or outcomes["unfinished"]:
             raise SystemExit(1)
-
-    def _progress(self) -> Progress:
-        console = Console(stderr=True)
-        return Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=self.as_json or not console.is_terminal,
-        )
 
     def _admit(
         self, file: Path, principal: Principal, options: dict[str, Any], attempt: Attempt

@@ -1,0 +1,41 @@
+"""How far a command is that goes through documents: two bars on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from knowledge.core.types import IngestProgress
+
+T = TypeVar("T")
+
+
+class DocumentsProgress:
+    """A bar for the documents, and one for the chunks of a document that takes several batches."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._chunks = self._progress.add_task("Chunks", visible=False)
+
+    def track(self, documents: Iterable[T], description: str) -> Iterator[T]:
+        with self._progress:
+            for document in self._progress.track(documents, description=description):
+                self._progress.update(self._chunks, visible=False)
+                yield document
+
+    def on_chunks(self, told: IngestProgress) -> None:
+        self._progress.update(
+            self._chunks, completed=told.embedded, total=told.total, visible=told.batches > 1
+        )
