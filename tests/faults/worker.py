@@ -31,7 +31,7 @@ POINTS = {
     "begun": ("knowledge.ingest.commit:_begin", "after"),
     "batch written": ("knowledge.ingest.batches:_write", "after"),
     "between batches": ("knowledge.ingest.batches:_vectors", "before"),
-    "finalizing": ("knowledge.ingest.batches:_finalize", "after"),
+    "finalizing": ("knowledge.ingest.batches:_NewVersion.finalize", "after"),
     "published": ("knowledge.ingest.commit:carry_out", "after"),
     "recorded": ("knowledge.ingest.jobs:_record_result", "after"),
 }
