@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -24,6 +25,8 @@ from knowledge.core.types import (
     IngestRequest,
     JobState,
     KnowledgeQuery,
+    Omitted,
+    OmittedReason,
     ProposalDecision,
     ProposalRequest,
     Visibility,
@@ -256,9 +259,21 @@ class PassageSerializer(serializers.Serializer[Any]):
 class OmittedSerializer(serializers.Serializer[Any]):
     chunk_id = serializers.CharField()
     document_id = serializers.UUIDField()
-    reason = serializers.CharField()
+    reason = choice(OmittedReason)
     tokens = serializers.IntegerField()
     score = serializers.FloatField()
+
+    def to_representation(self, instance: Omitted | Mapping[str, Any]) -> dict[str, Any]:
+        """What the fields say. A search leaves out dozens, and the framework takes long over each."""
+        if isinstance(instance, Mapping):  # of a trace
+            return dict(instance)
+        return {
+            "chunk_id": instance.chunk_id,
+            "document_id": str(instance.document_id),
+            "reason": instance.reason,
+            "tokens": instance.tokens,
+            "score": instance.score,
+        }
 
 
 class SearchResultSerializer(serializers.Serializer[Any]):
