@@ -815,7 +815,15 @@ def test_a_trace_shows_what_was_rendered(alice: Client) -> None:
             block_tokens=12,
             duration_ms=3.0,
             created_at=event.at,
-            omitted=[{"chunk_id": "kc_1", "reason": "floor", "tokens": 3, "score": 0.1}],
+            omitted=[
+                {
+                    "chunk_id": chunk_ids(document)[-1],
+                    "document_id": str(document.pk),
+                    "reason": "floor",
+                    "tokens": 3,
+                    "score": 0.1,
+                }
+            ],
         )
         TracedPassage.objects.create(
             trace=trace,
