@@ -426,7 +426,7 @@ _TABLES: Final[Mapping[str, tuple[type[Any], tuple[str, ...]]]] = {
             *("id", "tenant_id", "version_id", "chunker_version", "analyzer_version"),
             *("secret_scanner_version", "instruction_scanner_version", "admission_version"),
             *("plan_fingerprint", "state", "chunk_count", "quarantined_count", "rejected_count"),
-            *("flagged_count", "published_at"),
+            *("flagged_count", "begun_at", "published_at"),
         ),
     ),
     "chunk": (
@@ -470,7 +470,7 @@ def _describe(
     rows["set"].append(
         (
             *(chunk_set, tenant_id, version, _CHUNKER, ANALYZER_VERSION, _CHUNKER, _CHUNKER),
-            *(_CHUNKER, nothing, ChunkSetState.LIVE.value, len(built.chunks), 0, 0, 0, now),
+            *(_CHUNKER, nothing, ChunkSetState.LIVE.value, len(built.chunks), 0, 0, 0, now, now),
         )
     )
     start, line = 0, 1
