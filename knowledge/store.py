@@ -204,7 +204,10 @@ class KnowledgeStore:
 
     def release_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> Chunk:
         """Lets a quarantined passage into the corpus."""
-        return release_chunk(chunk_id, operator, self.ingestor.stemmer, reason=reason)
+        ingestor = self.ingestor
+        return release_chunk(
+            chunk_id, operator, ingestor.stemmer, ingestor.embedding, reason=reason
+        )
 
     def purge_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> None:
         """Removes a quarantined passage for good."""

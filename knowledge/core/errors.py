@@ -221,6 +221,13 @@ class KnowledgeReleaseNotFinalized(KnowledgeError):
     status = 409
 
 
+class EmbedderUnavailable(KnowledgeError):
+    """The embedder gave no vector for this passage; nothing was changed, so try again later."""
+
+    code = "embedder_unavailable"
+    status = 503
+
+
 class NotQuarantined(KnowledgeError):
     """This passage is not in quarantine any more."""
 

@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 
 from access.tenancy import tenant_session
 from knowledge.adapters.database import lock_document
+from knowledge.adapters.embedding import EmbedderFailed, Embedding, embed
 from knowledge.core.errors import IngestInterrupted
 from knowledge.core.types import (
     ChunkSetState,
@@ -24,7 +25,6 @@ from knowledge.core.types import (
 )
 from knowledge.ingest.admission import Admitted
 from knowledge.ingest.attempt import Attempt
-from knowledge.ingest.embedding import EmbedderFailed, Embedding, embed
 from knowledge.ingest.plan import IngestPlan, PlannedChunk
 from knowledge.ingest.publishing import current_version, live_result, publish
 from knowledge.ingest.rows import numbers_of, write_chunks

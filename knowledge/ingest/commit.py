@@ -19,6 +19,7 @@ from access.trust import Scope
 from artifacts import store as artifacts
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document, now
+from knowledge.adapters.embedding import Embedding
 from knowledge.core import fingerprint
 from knowledge.core.errors import (
     IngestBusy,
@@ -31,7 +32,6 @@ from knowledge.core.types import IngestResult, Verdict, Visibility
 from knowledge.ingest.admission import Admitted
 from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.batches import LEASE, Claim, carry_out, outcome
-from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.plan import IngestPlan
 from knowledge.ingest.publishing import (
     current_version,

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from access.errors import ScopeMissing
 from access.principal import Principal
+from knowledge.adapters.embedding import Embedding
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.media_types import MediaType, decide
 from knowledge.adapters.indexing import index_rows
@@ -39,7 +40,6 @@ from knowledge.core.types import (
 from knowledge.ingest.admission import Admitted, admit
 from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.commit import commit
-from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.plan import IngestPlan, PlannedChunk
 from knowledge.ingest.policies import TenantAdmission, admission_of
 from knowledge.ingest.refusals import count_refusal

@@ -15,6 +15,7 @@ from artifacts.models import Artifact, ArtifactOrigin
 from knowledge.adapters import term_index
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import now
+from knowledge.adapters.embedding import Embedding
 from knowledge.core.types import (
     ChunkSetState,
     ConnectorIdentity,
@@ -23,7 +24,6 @@ from knowledge.core.types import (
     Verdict,
 )
 from knowledge.ingest.admission import Admitted
-from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.plan import IngestPlan
 from knowledge.ingest.rows import write_chunks
 from knowledge.models import (

@@ -17,6 +17,7 @@ from access.trust import Sensitivity
 from artifacts import store as artifacts
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document
+from knowledge.adapters.embedding import EmbedderFailed, Embedding
 from knowledge.core.errors import (
     ChunkSetRetired,
     InvalidBatchSize,
@@ -43,7 +44,6 @@ from knowledge.core.types import (
 )
 from knowledge.ingest.admission import Admitted
 from knowledge.ingest.batches import admitted_of, in_batches
-from knowledge.ingest.embedding import EmbedderFailed, Embedding
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.ingest.plan import IngestPlan
 from knowledge.ingest.publishing import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from django.db.models import F
 
@@ -11,9 +12,15 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from knowledge.adapters import term_index
 from knowledge.adapters.database import lock_document
+from knowledge.adapters.embedding import EmbedderFailed, Embedding, embed
 from knowledge.adapters.indexing import index_rows
 from knowledge.core.analysis import ANALYZER_VERSION
-from knowledge.core.errors import KnowledgeReleaseNotFinalized, NotQuarantined, ReasonMissing
+from knowledge.core.errors import (
+    EmbedderUnavailable,
+    KnowledgeReleaseNotFinalized,
+    NotQuarantined,
+    ReasonMissing,
+)
 from knowledge.core.ports import Stemmer
 from knowledge.core.types import ChunkSetState, Verdict
 from knowledge.models import Chunk, ChunkSet, KnowledgeEvent, VisibilitySpace
@@ -21,13 +28,23 @@ from knowledge.models import Chunk, ChunkSet, KnowledgeEvent, VisibilitySpace
 REASON_LIMIT = 500
 
 
-def release_chunk(chunk_id: str, operator: Principal, stemmer: Stemmer, *, reason: str) -> Chunk:
+def release_chunk(
+    chunk_id: str,
+    operator: Principal,
+    stemmer: Stemmer,
+    embedding: Embedding | None,
+    *,
+    reason: str,
+) -> Chunk:
     """Admits a quarantined passage: verdict, index row, statistics and event in one transaction.
 
-    Raises `Forbidden` to whoever is no operator, `NotFound`, `NotQuarantined`, `ReasonMissing`,
-    and `KnowledgeReleaseNotFinalized` while its version is still being ingested.
+    Its vector, when there is an embedder, is made now and not before, while no transaction is
+    open. Raises `Forbidden` to whoever is no operator, `NotFound`, `NotQuarantined`,
+    `ReasonMissing`, `EmbedderUnavailable`, and `KnowledgeReleaseNotFinalized` while its version is
+    still being ingested.
     """
     told = _checked_reason(reason)
+    vector = _vector(chunk_id, operator, embedding)
     with tenant_session(operator.tenant_id):
         chunk = _set_aside(chunk_id, operator)
         version = chunk.chunk_set.finalized_version
@@ -51,8 +68,24 @@ def release_chunk(chunk_id: str, operator: Principal, stemmer: Stemmer, *, reaso
             # Of an older version or a retired chunk set it is found as of an earlier instant only.
             live=chunk.chunk_set.state == ChunkSetState.LIVE and version.superseded_at is None,
         )
+        if embedding is not None:
+            embedding.vectors.write({chunk.pk: vector}, model=embedding.embedder.model)
+            if chunk.chunk_set.state == ChunkSetState.LIVE:
+                embedding.vectors.publish(chunk.chunk_set_id, space=document.space_id)
         _record(KnowledgeEvent.RELEASED, chunk, operator, told)
     return chunk
+
+
+def _vector(chunk_id: str, operator: Principal, embedding: Embedding | None) -> Sequence[float]:
+    if embedding is None:
+        return ()
+    with tenant_session(operator.tenant_id):
+        chunk = _set_aside(chunk_id, operator)
+    try:
+        (vector,) = embed(embedding.embedder, [chunk])
+    except EmbedderFailed as failed:
+        raise EmbedderUnavailable from failed
+    return vector
 
 
 def purge_chunk(chunk_id: str, operator: Principal, *, reason: str) -> None:

@@ -22,6 +22,7 @@ from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope
 from artifacts.models import Artifact, ArtifactOrigin
 from artifacts.sweeper import sweep
+from knowledge.adapters.embedding import Embedding
 from knowledge.core.errors import (
     IngestBusy,
     IngestIncomplete,
@@ -43,7 +44,6 @@ from knowledge.core.types import (
 )
 from knowledge.ingest import commit
 from knowledge.ingest.attempt import Attempt
-from knowledge.ingest.embedding import Embedding
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle.abandoned import discard_abandoned
 from knowledge.models import (

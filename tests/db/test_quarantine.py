@@ -22,8 +22,10 @@ from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
 from artifacts import store as artifacts
+from knowledge.adapters.embedding import Embedding
 from knowledge.core.admission import Detector, PiiRules
 from knowledge.core.errors import (
+    EmbedderUnavailable,
     InvalidPiiRules,
     KnowledgeReleaseNotFinalized,
     NotQuarantined,
@@ -47,6 +49,7 @@ from knowledge.models import (
     PiiPolicy,
 )
 from knowledge.wiring import host_admission_policy, store
+from tests.embedding_fakes import FakeEmbedder, FakeVectors
 from tests.factories import make_operator
 from tests.inspection import assert_statistics_are_those_of_the_live_rows, every_row
 from tests.support import admit, ask, bearer, footprint, principal, texts, upload
@@ -293,6 +296,44 @@ def test_a_released_passage_is_found_and_cited(set_aside: IngestResult) -> None:
     assert again.already_ingested
     assert chunk.chunk_id in again.chunk_ids
     assert again.report.skipped == 3
+
+
+def test_a_passage_is_embedded_when_it_is_released_and_not_before() -> None:
+    embedder, vectors = FakeEmbedder(), FakeVectors()
+    wired = store()
+    by = replace(
+        wired,
+        ingestor=replace(wired.ingestor, embedding=Embedding(embedder=embedder, vectors=vectors)),
+    )
+    switch_on(email="quarantine")
+    caller = principal()
+    by.ingest(
+        IngestRequest(
+            artifact_id=upload(caller, note("zebra one.", f"quagga of {ADDRESS}.")).pk,
+            title="Pumps",
+            visibility=Visibility.TENANT,
+            origin_trust=OriginTrust.USER,
+        ),
+        caller,
+    )
+    chunk = quarantined()
+    assert not any("quagga" in text for call in embedder.calls for text in call)
+    assert chunk.pk not in vectors.vectors
+
+    embedder.failing = lambda _call: "timeout"
+    before = every_row()
+    with pytest.raises(EmbedderUnavailable):
+        by.release_chunk(chunk.chunk_id, OLGA, reason="nobody's")
+    assert every_row() == before
+    assert chunk.pk not in vectors.vectors
+
+    embedder.failing = lambda _call: None
+    by.release_chunk(chunk.chunk_id, OLGA, reason="nobody's")
+    (text,) = embedder.calls[-1]
+    assert text.endswith(chunk.text)
+    assert vectors.vectors[chunk.pk] == embedder.vector(text)
+    assert chunk.chunk_set_id in vectors.published
+    assert ask("quagga").passages
 
 
 def test_a_released_passage_of_an_old_version_is_found_as_of_then(set_aside: IngestResult) -> None:

@@ -20,6 +20,7 @@ from access.errors import Forbidden, NotFound
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope
+from knowledge.adapters.embedding import Embedding
 from knowledge.core.errors import (
     ChunkSetRetired,
     InvalidBatchSize,
@@ -39,7 +40,6 @@ from knowledge.core.types import (
     Verdict,
     Visibility,
 )
-from knowledge.ingest.embedding import Embedding
 from knowledge.lifecycle.abandoned import discard_abandoned
 from knowledge.models import (
     Chunk,

@@ -6,9 +6,9 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from knowledge.core.ports import Embedder, VectorSink
-from knowledge.core.types import ChunkDraft
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Embedding:
         return self.embedder.model, str(self.embedder.dimensions)
 
 
-class EmbedderFailed(Exception):  # never leaves ingest: it becomes a partial outcome
+class EmbedderFailed(Exception):  # an ingest becomes a partial outcome, a release is refused
     """The embedder raised, or returned what cannot be vectors; `reason` names no content."""
 
     def __init__(self, reason: str) -> None:
@@ -32,18 +32,25 @@ class EmbedderFailed(Exception):  # never leaves ingest: it becomes a partial ou
         super().__init__(reason)
 
 
-def embedded_text(draft: ChunkDraft) -> str:
+class Passage(Protocol):
+    """A chunk, or the draft of one."""
+
+    heading_path: Any
+    text: Any
+
+
+def embedded_text(passage: Passage) -> str:
     """What a chunk's vector is of: its text under the headings that it stands under."""
-    return "\n".join((*draft.heading_path, draft.text))
+    return "\n".join((*passage.heading_path, passage.text))
 
 
-def embed(embedder: Embedder, drafts: Sequence[ChunkDraft]) -> list[Sequence[float]]:
-    """A checked vector for each draft, in order; raises `EmbedderFailed`."""
-    if not drafts:
+def embed(embedder: Embedder, passages: Sequence[Any]) -> list[Sequence[float]]:
+    """A checked vector for each `Passage`, in order; raises `EmbedderFailed`."""
+    if not passages:
         return []
     try:
-        vectors = list(embedder.embed([embedded_text(draft) for draft in drafts]))
-        problem = _problem(vectors, count=len(drafts), dimensions=embedder.dimensions)
+        vectors = list(embedder.embed([embedded_text(passage) for passage in passages]))
+        problem = _problem(vectors, count=len(passages), dimensions=embedder.dimensions)
     except Exception as error:  # noqa: BLE001 - somebody else's code, and theirs not to lose ours
         problem = type(error).__name__
     if problem:
