@@ -176,9 +176,10 @@ class NeedsAnArgument(HoldsBackQuaggas):
 
 
 def test_a_hosts_policy_decides_beside_the_tenants(settings: Settings) -> None:
+    wired = store().ingestor  # before the setting: the store of a process is made once
     settings.KNOWLEDGE_ADMISSION_POLICY = f"{__name__}.HoldsBackQuaggas"
     switch_on(card="reject")
-    ingestor = replace(store().ingestor, admission_policy=host_admission_policy())
+    ingestor = replace(wired, admission_policy=host_admission_policy())
     text = note("zebra", "quagga", f"quagga paid by {CARDS[0]}.")
     result = ingestor.ingest(
         IngestRequest(
