@@ -8,13 +8,14 @@ a fresh operator can work; which rows they are is row-level security's business.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.db.models.options import Options
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
@@ -53,6 +54,13 @@ class BoundedPaginator(_Paginator):
     @property
     def cut_off(self) -> bool:
         return self.count >= self.LIMIT
+
+
+def as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 class OperatorAdmin(_ModelAdmin):
@@ -134,6 +142,31 @@ class OperatorAdmin(_ModelAdmin):
     ) -> HttpResponse:
         # Django would go to the index and repeat the id there; nothing is to be learned here.
         raise Http404
+
+
+class SearchedByKey(OperatorAdmin):
+    """A list that is searched for whole ids and names, which an index answers.
+
+    `searched_ids` are fields of UUIDs, `searched_names` fields of text.
+    """
+
+    searched_ids: tuple[str, ...] = ()
+    searched_names: tuple[str, ...] = ()
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        sought: list[tuple[tuple[str, ...], Any]] = [(self.searched_names, term)]
+        if (known := as_uuid(term)) is not None:
+            sought.append((self.searched_ids, known))
+        conditions = Q()
+        for fields, value in sought:
+            for field in fields:
+                conditions |= Q(**{field: value})
+        return queryset.filter(conditions), False
 
 
 class SuperuserOnly(_ModelAdmin):

@@ -13,9 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import SearchedByKey
 from access.operator_session import is_operator
-from knowledge.admin.events import as_uuid
 from knowledge.core.types import AttachmentState
 from knowledge.models import Attachment
 from knowledge.tasks import hint
@@ -34,7 +33,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Attachment)
-class AttachmentAdmin(OperatorAdmin):
+class AttachmentAdmin(SearchedByKey):
     list_display = (
         "file",
         "state",
@@ -47,6 +46,8 @@ class AttachmentAdmin(OperatorAdmin):
     list_display_links = ("file",)
     list_filter = (StateFilter, "actor", "created_at")
     search_fields = ("attachment_id",)
+    searched_ids = ("attachment_id", "document_id")
+    searched_names = ("principal_id", "conversation__conversation_id")
     search_help_text = "An attachment's or a document's id, a conversation, or a principal."
     ordering = ("-number",)
     fields = (
@@ -99,19 +100,6 @@ class AttachmentAdmin(OperatorAdmin):
     def download(self, attachment: Attachment) -> SafeString:
         address = reverse("admin:artifacts_artifact_download", args=[attachment.artifact_id])
         return format_html('<a href="{}">Download</a>', address)
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        if (known := as_uuid(term)) is not None:
-            found = queryset.filter(attachment_id=known) | queryset.filter(document_id=known)
-            return found | queryset.filter(conversation__conversation_id=term), False
-        return (
-            queryset.filter(principal_id=term) | queryset.filter(conversation__conversation_id=term)
-        ), False
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
         return is_operator(request)

@@ -17,12 +17,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.admin_base import OperatorAdmin, searched_words
+from access.admin_base import OperatorAdmin, as_uuid, searched_words
 from access.errors import VerbatimError
 from access.operator_session import is_operator, is_superuser, operator_principal
 from knowledge.adapters.extractors.media_types import DOCX, HTML, PDF
 from knowledge.admin.deletion import Cascade, DeletionForm, receipt_text
-from knowledge.admin.events import as_uuid
 from knowledge.core.types import ChunkSetState
 from knowledge.lifecycle.delete import DeletionReceipt
 from knowledge.models import Chunk, ChunkSet, Document, DocumentVersion, KnowledgeEvent

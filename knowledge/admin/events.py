@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import SearchedByKey
 from knowledge.models import KnowledgeEvent
 
 EVENT_NAMES = sorted(
@@ -37,10 +36,12 @@ class NameFilter(admin.SimpleListFilter):
 
 
 @admin.register(KnowledgeEvent)
-class KnowledgeEventAdmin(OperatorAdmin):
+class KnowledgeEventAdmin(SearchedByKey):
     list_display = ("at", "name", "document_id", "version", "actor", "surface")
     list_filter = (NameFilter, "at")
     search_fields = ("document_id",)
+    searched_ids = ("document_id",)
+    searched_names = ("actor",)
     search_help_text = "A document's id, or an actor."
     ordering = ("-at", "-id")
     fields = ("at", "name", "tenant_id", "document_id", "version", "actor", "surface", "details")
@@ -50,21 +51,3 @@ class KnowledgeEventAdmin(OperatorAdmin):
         return format_html(
             '<pre class="data">{}</pre>', json.dumps(event.data, indent=2, ensure_ascii=False)
         )
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        condition = Q(actor=term)
-        if (document := as_uuid(term)) is not None:
-            condition |= Q(document_id=document)
-        return queryset.filter(condition), False
-
-
-def as_uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

@@ -13,9 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import SearchedByKey
 from access.operator_session import is_operator
-from knowledge.admin.events import as_uuid
 from knowledge.core.types import JobState
 from knowledge.models import IngestJob
 from knowledge.tasks import hint
@@ -34,10 +33,12 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(IngestJob)
-class IngestJobAdmin(OperatorAdmin):
+class IngestJobAdmin(SearchedByKey):
     list_display = ("job_id", "state", "attempts", "age", "progress", "why", "principal_id")
     list_filter = (StateFilter, "created_at")
     search_fields = ("job_id",)
+    searched_ids = ("job_id", "document_id")
+    searched_names = ("principal_id",)
     search_help_text = "A job's or a document's id, or a principal."
     ordering = ("-number",)
     fields = (
@@ -69,16 +70,6 @@ class IngestJobAdmin(OperatorAdmin):
         return format_html(
             '<pre class="data">{}</pre>', json.dumps(job.problem, indent=2, ensure_ascii=False)
         )
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        if (known := as_uuid(term)) is not None:
-            return queryset.filter(job_id=known) | queryset.filter(document_id=known), False
-        return queryset.filter(principal_id=term), False
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
         return is_operator(request)

@@ -18,13 +18,12 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from django.views.decorators.http import require_POST
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import SearchedByKey
 from access.errors import VerbatimError
 from access.operator_session import is_superuser, operator_principal
 from access.principal import Principal
 from knowledge.admin.deletion import REASON_LIMIT
 from knowledge.admin.documents import VIEWED_ACROSS_TENANTS
-from knowledge.admin.events import as_uuid
 from knowledge.models import KnowledgeEvent, RetentionProposal
 from knowledge.passage_html import families, passage_html
 from knowledge.tasks import hint
@@ -48,26 +47,18 @@ class DeclineForm(forms.Form):
 
 
 @admin.register(RetentionProposal)
-class RetentionProposalAdmin(OperatorAdmin):
+class RetentionProposalAdmin(SearchedByKey):
     list_display = ("name", "decision", "flags", "waiting", "visible_to", "principal_id", "outcome")
     list_display_links = ("name",)
     list_filter = ("decision", "sensitivity", "created_at")
     search_fields = ("proposal_id",)
+    searched_ids = ("pk", "document_id")
+    searched_names = ("principal_id",)
     search_help_text = "A proposal's or a document's id, or a principal."
     ordering = ("-created_at", "proposal_id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("job").defer("passages")
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        if (known := as_uuid(term)) is not None:
-            return queryset.filter(pk=known) | queryset.filter(document_id=known), False
-        return queryset.filter(principal_id=term), False
 
     @admin.display(description="title", ordering="title")
     def name(self, proposal: RetentionProposal) -> SafeString:

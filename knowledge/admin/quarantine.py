@@ -18,12 +18,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import SearchedByKey
 from access.errors import VerbatimError
 from access.operator_session import is_superuser, operator_principal
 from access.principal import Principal
 from knowledge.admin.documents import note_visit
-from knowledge.admin.events import as_uuid
 from knowledge.core.types import ChunkSetState
 from knowledge.lifecycle.quarantine import REASON_LIMIT
 from knowledge.models import QuarantinedChunk
@@ -46,9 +45,11 @@ class PurgeForm(ReasonForm):
 
 
 @admin.register(QuarantinedChunk)
-class QuarantinedChunkAdmin(OperatorAdmin):
+class QuarantinedChunkAdmin(SearchedByKey):
     list_display = ("chunk_id", "document", "headings", "detectors", "tokens", "state")
     list_display_links = ("chunk_id",)
+    searched_ids = ("chunk_set__version__document",)
+    searched_names = ("chunk_id",)
     search_help_text = "A document's id, or a passage's (kc_…)."
     search_fields = ("chunk_id",)
     list_select_related = ("chunk_set__version__document",)
@@ -57,14 +58,6 @@ class QuarantinedChunkAdmin(OperatorAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # What is still being ingested is nobody's to decide yet.
         return super().get_queryset(request).exclude(chunk_set__state=ChunkSetState.INGESTING)
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
-        if (document := as_uuid(term)) is not None:
-            return queryset.filter(chunk_set__version__document=document), False
-        return (queryset.filter(chunk_id=term) if term else queryset), False
 
     @admin.display(description="document")
     def document(self, chunk: QuarantinedChunk) -> SafeString:
