@@ -394,9 +394,13 @@ def test_instruction_like_spans_are_marked_and_invisible_characters_shown(alice:
         matches=[[{"family": "override", "start": 7, "end": 16}]],
     )
     html = page(alice, document_path(document))
-    assert '<mark class="instruction" title="Reads like an instruction: override">' in html
+    assert (
+        '<mark class="instruction" title="Reads like an instruction: override" data-rule="override">'
+        in html
+    )
     assert ">ignore al</mark>l rules" in html
-    assert '<span class="invisible">U+202E</span> &amp; go' in html
+    # The mark isolates what it marks, and copying the passage copies the character itself.
+    assert 'data-code="U+202E RLO">\u202e</bdi> &amp; go' in html
 
 
 def test_the_page_of_a_document_shows_its_versions_and_passages(alice: Client) -> None:
