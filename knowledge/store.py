@@ -19,6 +19,7 @@ from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import (
     Actor,
+    DocumentChange,
     IngestProgress,
     IngestRequest,
     IngestResult,
@@ -35,6 +36,7 @@ from knowledge.lifecycle.conversations import ConversationReceipt, delete_conver
 from knowledge.lifecycle.delete import DeletionReceipt, delete_document
 from knowledge.lifecycle.pii_policy import set_pii_policy
 from knowledge.lifecycle.quarantine import purge_chunk, release_chunk
+from knowledge.lifecycle.update import Updater
 from knowledge.models import (
     Attachment,
     Chunk,
@@ -191,6 +193,22 @@ class KnowledgeStore:
         if document is None:
             raise NotFound
         return document
+
+    def update(
+        self,
+        document_id: UUID,
+        principal: Principal,
+        change: DocumentChange,
+        *,
+        current_scope: str | None = None,
+    ) -> Document:
+        """Retitles, rescopes, holds; returns the document with its versions. See `Updater`."""
+        updater = Updater(
+            titles=self.ingestor.titles,
+            secret_scanner=self.ingestor.secret_scanner,
+            vectors=self.ingestor.embedding.vectors if self.ingestor.embedding else None,
+        )
+        return updater.update(document_id, principal, change, current_scope=current_scope)
 
     def delete(
         self,

@@ -76,6 +76,9 @@ class FakeVectors:
     def retire(self, chunk_set: UUID) -> None:
         self.retired.append(chunk_set)
 
+    def move(self, chunk_sets: Sequence[UUID], *, space: int) -> None:
+        self.published.update(dict.fromkeys(chunk_sets, space))
+
     def discard(self, chunk_set: UUID) -> None:
         for number in Chunk.objects.filter(chunk_set=chunk_set).values_list("pk", flat=True):
             self.vectors.pop(number, None)

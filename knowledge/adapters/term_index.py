@@ -32,6 +32,7 @@ _OF_DOCUMENT = """
     JOIN knowledge_documentversion v ON v.id = s.version_id
     WHERE v.document_id = %(id)s
 """
+_MOVE = "UPDATE knowledge_chunk_index SET space = %(space)s WHERE chunk IN ({chunks})"
 _MERGE = """
     WITH taken AS (
         DELETE FROM knowledge_term_delta
@@ -113,6 +114,16 @@ def retire(chunk_set: ChunkSet) -> None:
     """Takes a chunk set's rows out of the present; searches as of an earlier instant keep them."""
     _record(-1, _OF_SET, chunk_set.pk)
     ChunkIndex.objects.filter(chunk__chunk_set=chunk_set, live=True).update(live=False)
+
+
+def move(document: Document, *, space: int) -> int:
+    """Moves every row of a document to another space with what it counts. Returns how many."""
+    _record(-1, _OF_DOCUMENT, document.pk)
+    with connection.cursor() as cursor:
+        cursor.execute(_MOVE.format(chunks=_OF_DOCUMENT), {"space": space, "id": document.pk})
+        moved: int = cursor.rowcount
+    _record(1, _OF_DOCUMENT, document.pk)
+    return moved
 
 
 def remove(document: Document) -> int:

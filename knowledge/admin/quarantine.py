@@ -24,7 +24,7 @@ from access.operator_session import is_superuser, operator_principal
 from access.principal import Principal
 from knowledge.admin.documents import note_visit
 from knowledge.core.types import ChunkSetState
-from knowledge.lifecycle.quarantine import REASON_LIMIT
+from knowledge.core.wording import REASON_LIMIT
 from knowledge.models import QuarantinedChunk
 from knowledge.passage_html import passage_html
 from knowledge.wiring import store

@@ -22,6 +22,7 @@ from knowledge.core.types import (
     AttachmentState,
     Authority,
     ConnectorIdentity,
+    DocumentChange,
     IngestRequest,
     JobState,
     KnowledgeQuery,
@@ -31,7 +32,7 @@ from knowledge.core.types import (
     ProposalRequest,
     Visibility,
 )
-from knowledge.ingest.admission import TITLE_LIMIT
+from knowledge.core.wording import REASON_LIMIT, TITLE_LIMIT
 from knowledge.lifecycle.conversations import DocumentOutcome
 from knowledge.retrieval.replay import BlockState, PassageState
 from knowledge.retrieval.verify import MOST_QUOTES, Quote
@@ -641,6 +642,43 @@ class DocumentSerializer(serializers.Serializer[Any]):
     ingested_by_principal_id = serializers.CharField()
     legal_hold = serializers.BooleanField()
     created_at = serializers.DateTimeField()
+
+
+class DocumentChangeSerializer(StrictSerializer):
+    title = serializers.CharField(max_length=TITLE_LIMIT, required=False)
+    visibility = choice(Visibility, required=False)
+    project_scope = serializers.CharField(
+        max_length=200,
+        required=False,
+        help_text="With visibility `project`, or alone to move a project's document to another.",
+    )
+    sensitivity = choice(Sensitivity, required=False, help_text="At most the key's own ceiling.")
+    legal_hold = serializers.BooleanField(
+        required=False, help_text="Takes `knowledge.delete`; lifting it takes a reason, too."
+    )
+    origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
+    current_scope = serializers.CharField(
+        max_length=200, required=False, allow_null=True, default=None
+    )
+    reason = serializers.CharField(
+        max_length=REASON_LIMIT,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Kept in the event log for good, so do not quote the document.",
+    )
+
+    def value(self) -> DocumentChange:
+        data = self.validated_data
+        return DocumentChange(
+            title=data.get("title"),
+            visibility=Visibility(data["visibility"]) if "visibility" in data else None,
+            project_scope=data.get("project_scope"),
+            sensitivity=Sensitivity(data["sensitivity"]) if "sensitivity" in data else None,
+            legal_hold=data.get("legal_hold"),
+            origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
+            reason=data["reason"],
+        )
 
 
 class DocumentDetailSerializer(DocumentSerializer):

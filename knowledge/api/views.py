@@ -253,6 +253,27 @@ class DocumentView(KnowledgeView):
         return Response(shapes.DocumentDetailSerializer(document).data)
 
     @extend_schema(
+        operation_id="documents_update",
+        request=shapes.DocumentChangeSerializer,
+        responses={200: shapes.DocumentDetailSerializer},
+    )
+    def patch(self, request: Request, document_id: UUID) -> Response:
+        """Retitles a document, changes who may find it, sets or lifts a legal hold.
+
+        All that is named or nothing, at once and for every version; no new version. Title and
+        scope are for the ingesting principal with `knowledge.write`, the hold for a key with
+        `knowledge.delete`, and `origin_trust` is USER at least.
+        """
+        asked = parsed(shapes.DocumentChangeSerializer, request.data)
+        document = store().update(
+            document_id,
+            self.principal(),
+            asked.value(),
+            current_scope=asked.validated_data["current_scope"],
+        )
+        return Response(shapes.DocumentDetailSerializer(document).data)
+
+    @extend_schema(
         operation_id="documents_delete",
         parameters=[shapes.DeleteQuerySerializer],
         responses={200: shapes.DeletionReceiptSerializer},

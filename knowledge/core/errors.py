@@ -157,6 +157,12 @@ class IngestScopeMismatch(KnowledgeError):
     status = 409
 
 
+class SensitivityAboveCeiling(KnowledgeError, Forbidden):
+    """The document would be more sensitive than what the caller may see."""
+
+    code = "sensitivity_above_ceiling"
+
+
 class IngestIncomplete(KnowledgeError):
     """This very version was begun and not finished; send it again with `resume` to go on."""
 

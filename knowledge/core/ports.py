@@ -112,6 +112,10 @@ class VectorSink(Protocol):
         """Takes the vectors of a chunk set out of the present."""
         ...
 
+    def move(self, chunk_sets: Sequence[UUID], *, space: int) -> None:
+        """Takes the vectors of chunk sets, retired ones too, from their space to another."""
+        ...
+
     def discard(self, chunk_set: UUID) -> None:
         """Deletes the vectors of a chunk set that was never published."""
         ...

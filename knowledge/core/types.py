@@ -295,6 +295,29 @@ class IngestResult:
     report: IngestReport
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentChange:
+    """What is to be different about a document; `None` leaves a thing as it is.
+
+    Who may find it changes with any of `visibility`, `project_scope` and `sensitivity`; what is
+    not given stays. `project_scope` is given exactly when the document is to be a project's and
+    is not of that project yet.
+    """
+
+    title: str | None = None
+    visibility: Visibility | None = None
+    project_scope: str | None = None
+    sensitivity: Sensitivity | None = None
+    legal_hold: bool | None = None
+    origin_trust: OriginTrust | None = None
+    reason: str = ""
+
+    @property
+    def rescopes(self) -> bool:
+        scope = (self.visibility, self.project_scope, self.sensitivity)
+        return any(value is not None for value in scope)
+
+
 class RechunkOutcome(StrEnum):
     """What became of a document that was to be divided anew."""
 

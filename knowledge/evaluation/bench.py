@@ -193,7 +193,7 @@ def _admit(
         with watch.measure("plan"):
             plan = ingestor.plan(admitted)
         with watch.measure("commit"):
-            result = commit(admitted, plan)
+            result = commit(admitted, plan, titles=ingestor.titles)
     return 0 if result.already_ingested else result.report.chunks
 
 

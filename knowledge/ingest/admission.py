@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from access.errors import Malformed
@@ -10,12 +9,10 @@ from access.principal import Principal
 from access.trust import OriginTrust, Scope
 from artifacts import store as artifacts
 from artifacts.models import Artifact
-from knowledge.core.errors import InvalidBatchSize, InvalidTitle, TooLarge, UntrustedOrigin
+from knowledge.core.errors import InvalidBatchSize, TooLarge, UntrustedOrigin
 from knowledge.core.profiles import profile_named
 from knowledge.core.types import MAX_BATCH_SIZE, ChunkDraft, IngestRequest, Verdict, Visibility
-
-TITLE_LIMIT = 500
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+from knowledge.core.wording import checked_title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +59,6 @@ def read(request: IngestRequest, principal: Principal, *, max_bytes: int) -> Adm
         artifact=artifact,
         content=artifacts.read_bytes(artifact),
     )
-
-
-def checked_title(title: str) -> str:
-    """A title as it will be stored; raises `InvalidTitle`."""
-    if _CONTROL.search(title):
-        raise InvalidTitle("The title holds a control character.")
-    title = title.strip()
-    if not title:
-        raise InvalidTitle("The title is empty.")
-    if len(title) > TITLE_LIMIT:
-        raise InvalidTitle(f"The title is longer than {TITLE_LIMIT} characters.")
-    return title
 
 
 class AdmitAll:

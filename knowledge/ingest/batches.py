@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from access.tenancy import tenant_session
 from knowledge.adapters.database import lock_document
 from knowledge.adapters.embedding import EmbedderFailed, Embedding, embed
+from knowledge.adapters.titles import Titles
 from knowledge.core.errors import IngestInterrupted
 from knowledge.core.types import (
     ChunkSetState,
@@ -121,6 +122,8 @@ def carry_out(
     claim: Claim,
     admitted: Admitted,
     plan: IngestPlan,
+    *,
+    titles: Titles,
     attempt: Attempt,
     embedding: Embedding | None,
 ) -> IngestResult:
@@ -129,7 +132,7 @@ def carry_out(
     with _releasing(claim, admitted):
         try:
             for batch in in_batches(
-                _NewVersion(claim.unfinished, admitted, plan, attempt, embedding),
+                _NewVersion(claim.unfinished, admitted, plan, titles, attempt, embedding),
                 plan,
                 present=claim.present,
                 batch_size=admitted.request.batch_size,
@@ -222,6 +225,7 @@ class _NewVersion:
     unfinished: UnfinishedVersion
     admitted: Admitted
     plan: IngestPlan
+    titles: Titles
     attempt: Attempt
     embedding: Embedding | None
 
@@ -247,6 +251,9 @@ class _NewVersion:
 
     def finalize(self) -> None:
         unfinished = self.unfinished
+        if unfinished.title != self.admitted.title:
+            # An earlier call wrote passages under another title; its index rows are made now.
+            self.titles.flag(self.chunk_set, self.admitted.title)
         publish(
             self.admitted,
             self.plan,
@@ -260,6 +267,7 @@ class _NewVersion:
             ),
             chunk_set=self.chunk_set,
             numbers=numbers_of(self.chunk_set),
+            titles=self.titles,
             embedding=self.embedding,
         )
         UnfinishedVersion.objects.filter(pk=unfinished.pk).delete()

@@ -20,6 +20,7 @@ from artifacts import store as artifacts
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document, now
 from knowledge.adapters.embedding import Embedding
+from knowledge.adapters.titles import Titles
 from knowledge.core import fingerprint
 from knowledge.core.errors import (
     IngestBusy,
@@ -78,6 +79,7 @@ def commit(
     admitted: Admitted,
     plan: IngestPlan,
     *,
+    titles: Titles,
     attempt: Attempt | None = None,
     embedding: Embedding | None = None,
 ) -> IngestResult:
@@ -88,14 +90,18 @@ def commit(
     a blob without a row, which the sweeper removes.
     """
     attempt = attempt or Attempt()
-    begun = _begin(admitted, plan, attempt, embedding)
+    begun = _begin(admitted, plan, titles, attempt, embedding)
     if isinstance(begun, IngestResult):
         return begun
-    return carry_out(begun, admitted, plan, attempt, embedding)
+    return carry_out(begun, admitted, plan, titles=titles, attempt=attempt, embedding=embedding)
 
 
 def _begin(
-    admitted: Admitted, plan: IngestPlan, attempt: Attempt, embedding: Embedding | None
+    admitted: Admitted,
+    plan: IngestPlan,
+    titles: Titles,
+    attempt: Attempt,
+    embedding: Embedding | None,
 ) -> IngestResult | Claim:
     tenant_id = admitted.principal.tenant_id
     patience = time.monotonic() + WAIT_SECONDS
@@ -120,7 +126,15 @@ def _begin(
                 step = _next_step(admitted, plan, attempt)
                 begun: IngestResult | Claim | None = None
                 if isinstance(step, _Fresh) and key:
-                    begun = _start(step, key, admitted, plan, attempt=attempt, embedding=embedding)
+                    begun = _start(
+                        step,
+                        key,
+                        admitted,
+                        plan,
+                        titles=titles,
+                        attempt=attempt,
+                        embedding=embedding,
+                    )
                 elif isinstance(step, _Resumed):
                     begun = _take_over(step.unfinished, attempt)
                 elif isinstance(step, IngestResult):
@@ -196,6 +210,9 @@ def _beside(
     own = bool(attempt.holder) and attempt.holder == unfinished.lease_holder
     if not own and unfinished.lease_until > now():
         return _Waiting(unfinished=unfinished, same=same)
+    if current is not None and unfinished.space_id != current.document.space_id:
+        # Planned for a scope that the document has no more, so nobody can go on with it.
+        return _Fresh(previous=current, replaced=unfinished)
     if same and (own or admitted.request.resume):
         return _Resumed(unfinished=unfinished)
     if same:
@@ -293,6 +310,7 @@ def _start(
     admitted: Admitted,
     plan: IngestPlan,
     *,
+    titles: Titles,
     attempt: Attempt,
     embedding: Embedding | None,
 ) -> IngestResult | Claim:
@@ -318,6 +336,7 @@ def _start(
             identity=admitted.request.source,
             chunk_set=chunk_set,
             numbers=None,
+            titles=titles,
             embedding=embedding,
         )
         return live_result(

@@ -13,6 +13,7 @@ from knowledge.adapters.embedding import Embedding
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.media_types import MediaType, decide
 from knowledge.adapters.indexing import index_rows
+from knowledge.adapters.titles import Titles
 from knowledge.core import fingerprint, likeness
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.errors import EmptyExtraction, Refused
@@ -27,6 +28,7 @@ from knowledge.core.ports import (
     Stemmer,
 )
 from knowledge.core.profiles import ChunkingProfile, profile_named
+from knowledge.core.scanning import SecretGate, flag_instructions
 from knowledge.core.types import (
     ChunkDraft,
     ExtractedDocument,
@@ -43,7 +45,6 @@ from knowledge.ingest.commit import commit
 from knowledge.ingest.plan import IngestPlan, PlannedChunk
 from knowledge.ingest.policies import TenantAdmission, admission_of
 from knowledge.ingest.refusals import count_refusal
-from knowledge.ingest.scanning import SecretGate, flag_instructions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,12 @@ class Ingestor:
         except (Refused, ScopeMissing) as refused:
             count_refusal(principal.tenant_id, refused.code)
             raise
-        return commit(admitted, plan, attempt=attempt, embedding=self.embedding)
+        return commit(admitted, plan, titles=self.titles, attempt=attempt, embedding=self.embedding)
+
+    @property
+    def titles(self) -> Titles:
+        """What gives a document another title, as a new version may."""
+        return Titles(stemmer=self.stemmer, scanner=self.instruction_scanner)
 
     def accept(self, request: IngestRequest, principal: Principal) -> UUID:
         """What can be said at once of a document that is to be ingested later: which it will be.

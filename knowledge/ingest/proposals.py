@@ -19,6 +19,7 @@ from artifacts import store as artifacts
 from artifacts.models import ArtifactOrigin
 from knowledge.core import fingerprint
 from knowledge.core.errors import ProposalDecided, Refused
+from knowledge.core.scanning import SecretGate
 from knowledge.core.types import (
     Authority,
     IngestRequest,
@@ -32,7 +33,6 @@ from knowledge.ingest.admission import Admitted, read
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.ingest.plan import IngestPlan
 from knowledge.ingest.refusals import count_refusal
-from knowledge.ingest.scanning import SecretGate
 from knowledge.models import KnowledgeEvent, RetentionProposal
 
 _AT_ONCE = 100

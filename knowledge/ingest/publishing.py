@@ -16,6 +16,7 @@ from knowledge.adapters import term_index
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import now
 from knowledge.adapters.embedding import Embedding
+from knowledge.adapters.titles import Titles
 from knowledge.core.types import (
     ChunkSetState,
     ConnectorIdentity,
@@ -61,6 +62,7 @@ def publish(
     identity: ConnectorIdentity | None,
     chunk_set: ChunkSet,
     numbers: Mapping[int, int] | None,
+    titles: Titles,
     embedding: Embedding | None,
 ) -> DocumentVersion:
     """Publishes the plan as the version after `previous`, under the document's lock.
@@ -77,6 +79,9 @@ def publish(
         _take_out(former, embedding)
         previous.superseded_at = instant
         previous.save(update_fields=["superseded_at"])
+        if document.title != admitted.title:
+            # After the former passages left the present, whose words are counted.
+            titles.change(document, admitted.title, admitted.principal)
     version = DocumentVersion.objects.create(
         document=document,
         version=previous.version + 1 if previous else 1,
@@ -250,13 +255,9 @@ def _document(
     space: VisibilitySpace,
     identity: ConnectorIdentity | None,
 ) -> Document:
-    """The document that the text is a version of, with its title; a new one when it is the first."""
+    """The document that the text is a version of; a new one when it is the first."""
     if previous is not None:
-        document = previous.document
-        if document.title != admitted.title:
-            document.title = admitted.title
-            document.save(update_fields=["title"])
-        return document
+        return previous.document
     return Document.objects.create(
         document_id=plan.document_id,
         tenant_id=admitted.principal.tenant_id,

@@ -19,13 +19,11 @@ from knowledge.core.errors import (
     EmbedderUnavailable,
     KnowledgeReleaseNotFinalized,
     NotQuarantined,
-    ReasonMissing,
 )
 from knowledge.core.ports import Stemmer
 from knowledge.core.types import ChunkSetState, Verdict
+from knowledge.core.wording import checked_reason
 from knowledge.models import Chunk, ChunkSet, KnowledgeEvent, VisibilitySpace
-
-REASON_LIMIT = 500
 
 
 def release_chunk(
@@ -43,7 +41,7 @@ def release_chunk(
     `ReasonMissing`, `EmbedderUnavailable`, and `KnowledgeReleaseNotFinalized` while its version is
     still being ingested.
     """
-    told = _checked_reason(reason)
+    told = checked_reason(reason)
     vector = _vector(chunk_id, operator, embedding)
     with tenant_session(operator.tenant_id):
         chunk = _set_aside(chunk_id, operator)
@@ -93,21 +91,12 @@ def purge_chunk(chunk_id: str, operator: Principal, *, reason: str) -> None:
 
     Raises as `release_chunk` does. The original that it came from goes with its document.
     """
-    told = _checked_reason(reason)
+    told = checked_reason(reason)
     with tenant_session(operator.tenant_id):
         chunk = _set_aside(chunk_id, operator)
         _count(chunk, admitted=False)
         _record(KnowledgeEvent.PURGED, chunk, operator, told)
         chunk.delete()
-
-
-def _checked_reason(reason: str) -> str:
-    told = reason.strip()
-    if not told:
-        raise ReasonMissing
-    if len(told) > REASON_LIMIT:
-        raise ReasonMissing(f"A reason has at most {REASON_LIMIT} characters.")
-    return told
 
 
 def _set_aside(chunk_id: str, operator: Principal) -> Chunk:

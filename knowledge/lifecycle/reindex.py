@@ -11,12 +11,11 @@ from collections.abc import Generator
 from uuid import UUID
 
 from access.tenancy import operations_session
-from knowledge.adapters import term_index
 from knowledge.adapters.database import lock_document
-from knowledge.adapters.indexing import index_rows
+from knowledge.adapters.titles import index_anew
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.ports import Stemmer
-from knowledge.core.types import ChunkSetState, Verdict
+from knowledge.core.types import ChunkSetState
 from knowledge.models import ChunkSet, VisibilitySpace
 
 
@@ -44,24 +43,11 @@ def _reindex(pk: UUID, stemmer: Stemmer) -> None:
     chunk_set = ChunkSet.objects.select_related("version__document").filter(pk=pk).first()
     if chunk_set is None or chunk_set.version is None:  # deleted meanwhile
         return
-    version = chunk_set.version
-    document = version.document
     # The lock of an ingest and a deletion: nothing of the document changes under our hands.
-    lock_document(document.pk)
-    chunks = chunk_set.chunks.filter(verdict=Verdict.ADMIT).values_list(
-        "pk", "heading_path", "text"
-    )
-    rows = index_rows(
-        stemmer,
-        document.title,
-        {number: (path, text) for number, path, text in chunks},
-        version.language,
-    )
-    VisibilitySpace.objects.note(
-        document.space_id, language=version.language, analyzer=ANALYZER_VERSION
-    )
-    term_index.replace(chunk_set, list(rows.items()))
-    ChunkSet.objects.filter(pk=pk).update(analyzer_version=ANALYZER_VERSION)
+    lock_document(chunk_set.version.document_id)
+    chunk_set = ChunkSet.objects.select_related("version__document").filter(pk=pk).first()
+    if chunk_set is not None:
+        index_anew(chunk_set, stemmer)
 
 
 def _forget_analyzers() -> None:

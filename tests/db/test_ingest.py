@@ -387,7 +387,7 @@ STEPS = {
     "extract": "knowledge.adapters.extractors.markdown.MarkdownExtractor.extract",
     "normalise": "knowledge.ingest.pipeline.normalise",
     "chunk": "knowledge.core.chunking.StructureChunker.chunk",
-    "scan": "knowledge.ingest.scanning.SecretGate.check",
+    "scan": "knowledge.core.scanning.SecretGate.check",
     "flag": "knowledge.ingest.pipeline.flag_instructions",
     "index": "knowledge.ingest.pipeline.index_rows",
     "commit: lock": "knowledge.ingest.commit.lock_document",

@@ -25,7 +25,7 @@ SHORT = timedelta(seconds=2)
 POINTS = {
     "claimed": ("knowledge.models.job:IngestJobQuerySet.claim", "after"),
     "reading": ("knowledge.ingest.pipeline:normalise", "before"),
-    "scanning": ("knowledge.ingest.scanning:SecretGate.check", "after"),
+    "scanning": ("knowledge.core.scanning:SecretGate.check", "after"),
     "planned": ("knowledge.ingest.pipeline:Ingestor.plan", "after"),
     "bytes stored": ("artifacts.store:store_blob", "after"),
     "begun": ("knowledge.ingest.commit:_begin", "after"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from knowledge.core.errors import SecretFound
@@ -11,6 +10,7 @@ from knowledge.core.ports import InstructionScanner, SecretScanner
 from knowledge.core.types import ChunkDraft, InstructionMatch, SecretFinding
 
 TEXT = "text"
+HEADING = "heading"
 MASKED = "••••"
 
 
@@ -64,29 +64,49 @@ class SecretGate:
         ]
 
 
+class HeadingFlags:
+    """What reads like an instruction in the headings that passages of a document stand under.
+
+    Title and heading path are rendered with a passage and so are scanned with it, as one text:
+    offsets are into its title and path, one a line.
+    """
+
+    def __init__(self, scanner: InstructionScanner, title: str) -> None:
+        self._scanner = scanner
+        self._title = title
+        self._known: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+
+    def of(self, path: tuple[str, ...]) -> list[dict[str, Any]]:
+        if path not in self._known:
+            found = self._scanner.scan("\n".join((self._title, *path)))
+            self._known[path] = _flags(found, HEADING)
+        return self._known[path]
+
+    def renewed(
+        self, path: tuple[str, ...], flags: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The flags of a passage whose own text is as it was, under this title."""
+        return [*self.of(path), *(flag for flag in flags if flag["part"] != HEADING)]
+
+
 def flag_instructions(
     scanner: InstructionScanner, chunks: Sequence[ChunkDraft], *, title: str
 ) -> list[list[dict[str, Any]]]:
     """Per chunk, what in it reads like an instruction: `{family, part, start, end}`.
 
-    `part` is `text` (offsets into the chunk's text) or `heading` (the title and the heading
-    path, which are rendered with the passage and so are scanned with it).
+    `part` is `text` (offsets into the chunk's text) or `heading` (see `HeadingFlags`).
     """
-
-    @cache
-    def in_heading(path: tuple[str, ...]) -> list[InstructionMatch]:
-        return scanner.scan("\n".join((title, *path)))
-
+    headings = HeadingFlags(scanner, title)
     return [
-        [
-            {"family": match.family, "part": part, "start": match.start, "end": match.end}
-            for part, matches in (
-                ("heading", in_heading(chunk.heading_path)),
-                (TEXT, scanner.scan(chunk.text)),
-            )
-            for match in matches
-        ]
+        [*headings.of(chunk.heading_path), *_flags(scanner.scan(chunk.text), TEXT)]
         for chunk in chunks
+    ]
+
+
+def _flags(matches: Sequence[InstructionMatch], part: str) -> list[dict[str, Any]]:
+    return [
+        {"family": match.family, "part": part, "start": match.start, "end": match.end}
+        for match in matches
     ]
 
 
