@@ -17,6 +17,12 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "task": "knowledge.discard_abandoned_versions",
         "schedule": timedelta(hours=1),
     },
+    "roll-up-figures": {
+        "task": "knowledge.roll_up_figures",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
+    "retain-traces": {"task": "knowledge.retain_traces", "schedule": timedelta(hours=1)},
     "merge-term-statistics": {
         "task": "knowledge.merge_term_statistics",
         "schedule": timedelta(minutes=1),

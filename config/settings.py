@@ -76,8 +76,8 @@ if environment.flag("TRUST_PROXY_HEADERS", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 SECURE_SSL_REDIRECT = environment.flag("SECURE_SSL_REDIRECT", default=_https)
-# Whoever asks whether we are alive asks the process itself, without TLS.
-SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
+# Whoever asks whether we are alive, and how, asks the process itself, without TLS.
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = environment.number("SECURE_HSTS_SECONDS", 31_536_000 if _https else 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_SECONDS > 0
 SECURE_HSTS_PRELOAD = SECURE_HSTS_SECONDS > 0
@@ -125,6 +125,13 @@ SECRET_KEY = _secret_key()
 
 # How long a citation link of a search opens for whoever holds it.
 CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
+
+# What Prometheus names when it scrapes /metrics, which has the names of tenants in it.
+_LEAST_TOKEN = 16
+METRICS_TOKEN = environment.text("METRICS_TOKEN", "")
+if METRICS_TOKEN and len(METRICS_TOKEN) < _LEAST_TOKEN:
+    raise ImproperlyConfigured(f"METRICS_TOKEN needs at least {_LEAST_TOKEN} random characters.")
+METRICS_ON_LOOPBACK = EMBEDDED_POSTGRES or DEBUG
 
 # --- the application
 
@@ -201,6 +208,9 @@ ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
 ABANDONED_INGEST_DAYS = environment.number("ABANDONED_INGEST_DAYS", 7, least=1)
 # Days that a proposal to keep a file waits for an operator.
 PROPOSAL_DAYS = environment.number("PROPOSAL_DAYS", 30, least=1)
+# A trace is kept whole for so many days, then as ids, hashes and counts until it goes.
+TRACE_FULL_DAYS = environment.number("TRACE_FULL_DAYS", 30, least=1)
+TRACE_DAYS = environment.number("TRACE_DAYS", 365, least=max(TRACE_FULL_DAYS, 2))
 MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, least=1)
 # Compiling the rules takes seconds; a process that finds them here starts at once.
 SECRET_RULES_CACHE = environment.folder("SECRET_RULES_CACHE", VAR / "secret-rules")

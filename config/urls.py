@@ -6,12 +6,13 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
-from config import home
+from config import home, metrics
 
 urlpatterns = [
     path("", home.home, name="home"),
     path("livez", home.livez, name="livez"),
     path("readyz", home.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("admin/", admin.site.urls),
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="schema"),
     # Split: the page's script comes from an address of its own, as the content policy wants.

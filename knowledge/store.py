@@ -47,6 +47,7 @@ from knowledge.models import (
 )
 from knowledge.models.attachment import AttachmentQuerySet
 from knowledge.retrieval.assemble import Assembly, assemble
+from knowledge.retrieval.citations import Cited, RecordedAnswer, record_answer
 from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.replay import TraceView, view_trace
 from knowledge.retrieval.search import Searcher
@@ -155,6 +156,25 @@ class KnowledgeStore:
     ) -> list[CheckedQuote]:
         """Whether passages say what they are quoted as saying; see `verify_quotes`."""
         return verify_quotes(self.searcher.arms, quotes, principal, current_scope=current_scope)
+
+    def record_answer(
+        self,
+        trace_id: UUID,
+        principal: Principal,
+        *,
+        answered: bool,
+        citations: Sequence[Cited] = (),
+        answer_id: str = "",
+    ) -> RecordedAnswer:
+        """What became of an answer after a search; see `record_answer`."""
+        return record_answer(
+            self.searcher.arms,
+            trace_id,
+            principal,
+            answer_id=answer_id,
+            answered=answered,
+            citations=citations,
+        )
 
     def view_trace(
         self, trace_id: UUID, principal: Principal, *, current_scope: str | None = None

@@ -17,6 +17,8 @@ from access.tenancy import operations_session
 from knowledge.adapters import term_index
 from knowledge.ingest import jobs
 from knowledge.lifecycle.abandoned import discard_abandoned
+from knowledge.lifecycle.figures import roll_up
+from knowledge.lifecycle.retention import retain_traces
 from knowledge.wiring import store
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,20 @@ def merge_term_statistics() -> int:
 )
 def discard_abandoned_versions() -> int:
     return discard_abandoned(timedelta(days=settings.ABANDONED_INGEST_DAYS))
+
+
+@shared_task(name="knowledge.roll_up_figures", autoretry_for=(OperationalError,), max_retries=3)
+def roll_up_figures() -> int:
+    return roll_up()
+
+
+@shared_task(name="knowledge.retain_traces", autoretry_for=(OperationalError,), max_retries=3)
+def retain() -> None:
+    """Counts them first: what is dropped is in the figures."""
+    roll_up()
+    retain_traces(
+        full=timedelta(days=settings.TRACE_FULL_DAYS), whole=timedelta(days=settings.TRACE_DAYS)
+    )
 
 
 @shared_task(name="knowledge.run_ingest_job")

@@ -20,8 +20,8 @@ _SHOWN = 80
 
 @admin.register(RecallTrace)
 class RecallTraceAdmin(OperatorAdmin):
-    list_display = ("created_at", "query", "principal_id", "surface", "block_tokens", "took")
-    list_filter = ("created_at", "live")
+    list_display = ("created_at", "query", "kind", "principal_id", "surface", "shown", "took")
+    list_filter = ("created_at", "kind", "live")
     search_fields = ("principal_id",)
     search_help_text = "A principal."
     ordering = ("-created_at", "id")
@@ -31,6 +31,7 @@ class RecallTraceAdmin(OperatorAdmin):
         "tenant_id",
         "principal_id",
         "surface",
+        "kind",
         "current_scope",
         "sensitivity_ceiling",
         "as_of",
@@ -41,15 +42,20 @@ class RecallTraceAdmin(OperatorAdmin):
         "block_tokens",
         "took",
         "created_at",
+        "thinned_at",
     )
     change_form_template = "admin/knowledge/recalltrace/change_form.html"
 
     @admin.display(description="query")
     def query(self, trace: RecallTrace) -> SafeString:
+        if trace.query_text is None:
+            return format_html('<span class="quiet">{}</span>', "(forgotten)")
         return format_html("<bdi>{}</bdi>", truncatechars(trace.query_text, _SHOWN) or "(empty)")
 
     @admin.display(description="query")
     def query_whole(self, trace: RecallTrace) -> SafeString:
+        if trace.query_text is None:
+            return format_html('<span class="quiet">{}</span>', "(forgotten)")
         return format_html('<pre class="data">{}</pre>', trace.query_text)
 
     @admin.display(description="took", ordering="duration_ms")

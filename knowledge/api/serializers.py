@@ -21,6 +21,7 @@ from knowledge.core.types import (
     Actor,
     AttachmentState,
     Authority,
+    CitationVerdict,
     ConnectorIdentity,
     DocumentChange,
     IngestRequest,
@@ -30,10 +31,12 @@ from knowledge.core.types import (
     OmittedReason,
     ProposalDecision,
     ProposalRequest,
+    RecallKind,
     Visibility,
 )
 from knowledge.core.wording import REASON_LIMIT, TITLE_LIMIT
 from knowledge.lifecycle.conversations import DocumentOutcome
+from knowledge.retrieval.citations import MOST_CITATIONS, RecordedAnswer
 from knowledge.retrieval.replay import BlockState, PassageState
 from knowledge.retrieval.verify import MOST_QUOTES, Quote
 
@@ -275,6 +278,13 @@ class OmittedSerializer(serializers.Serializer[Any]):
             "tokens": instance.tokens,
             "score": instance.score,
         }
+
+
+class TracedOmittedSerializer(OmittedSerializer):
+    """A thinned trace has forgotten scores and terms."""
+
+    score = serializers.FloatField(required=False)
+    terms = TermsSerializer(required=False)
 
 
 class SearchResultSerializer(serializers.Serializer[Any]):
@@ -569,6 +579,61 @@ class CheckedQuotesSerializer(serializers.Serializer[Any]):
     results = CheckedQuoteSerializer(many=True)
 
 
+class CitedSerializer(StrictSerializer):
+    chunk_id = serializers.CharField(max_length=100)
+    quote = serializers.CharField(
+        max_length=MAX_TEXT,
+        trim_whitespace=False,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="The words that the answer takes from the passage; checked, and not kept.",
+    )
+
+
+class RecordAnswerSerializer(StrictSerializer):
+    trace_id = serializers.UUIDField(help_text="Of the search that the answer was drawn from.")
+    answer_id = serializers.CharField(
+        max_length=200,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Your id of the answer, when a search leads to several.",
+    )
+    answered = serializers.BooleanField(
+        help_text="Whether an answer was drawn from what the search showed."
+    )
+    citations = CitedSerializer(
+        many=True, required=False, default=list, help_text=f"At most {MOST_CITATIONS}."
+    )
+
+
+class CitationSerializer(serializers.Serializer[Any]):
+    chunk_id = serializers.CharField(help_text="As it was told.")
+    verdict = choice(
+        CitationVerdict,
+        help_text="`exact`, `normalised`, `misattributed`, `not_found`: what became of the quote."
+        " `unquoted`: there was none. `not_in_block`: the search did not show this passage."
+        " `unknown`: there is none that you may see.",
+    )
+
+
+class RecordedAnswerSerializer(serializers.Serializer[Any]):
+    trace_id = serializers.UUIDField(source="answer.trace_id")
+    answer_id = serializers.CharField(source="answer.answer_id")
+    answered = serializers.BooleanField(source="answer.answered")
+    recorded_at = serializers.DateTimeField(source="answer.recorded_at")
+    already_recorded = serializers.BooleanField()
+    citations = serializers.SerializerMethodField()
+
+    @extend_schema_field(CitationSerializer(many=True))
+    def get_citations(self, recorded: RecordedAnswer) -> list[dict[str, Any]]:
+        return [
+            {"chunk_id": cited.chunk_id, "verdict": str(verdict)}
+            for cited, verdict in recorded.citations
+        ]
+
+
 class TracedPassageSerializer(serializers.Serializer[Any]):
     """A passage as the trace kept it; of a withheld one nothing but place and state."""
 
@@ -588,23 +653,39 @@ class TracedPassageSerializer(serializers.Serializer[Any]):
     score = serializers.FloatField(source="traced.score", default=None)
     terms = TermsSerializer(source="traced.terms", default=None)
     arms = serializers.DictField(source="traced.arms", child=serializers.FloatField(), default=None)
+    verified = serializers.BooleanField(
+        allow_null=True,
+        help_text="Whether the words are those that were shown, by their hash; null when there"
+        " are none to look at.",
+    )
 
 
 class TraceSerializer(serializers.Serializer[Any]):
     trace_id = serializers.UUIDField(source="trace.id")
+    kind = choice(RecallKind, source="trace.kind")
+    thinned_at = serializers.DateTimeField(
+        source="trace.thinned_at",
+        allow_null=True,
+        help_text="When all but ids, hashes and counts was forgotten: what is null since then was"
+        " there.",
+    )
     principal_id = serializers.CharField(source="trace.principal_id")
     surface = serializers.CharField(source="trace.surface")
     current_scope = serializers.CharField(source="trace.current_scope", allow_null=True)
     sensitivity_ceiling = serializers.CharField(source="trace.sensitivity_ceiling")
-    text = serializers.CharField(source="trace.query_text")
+    text = serializers.CharField(source="trace.query_text", allow_null=True)
     as_of = serializers.DateTimeField(source="trace.as_of")
     live = serializers.BooleanField(source="trace.live", help_text="False: asked with an as_of.")
     policy = serializers.CharField(source="trace.policy")
     analyzer_version = serializers.CharField(source="trace.analyzer_version")
-    beliefs = serializers.ListField(source="trace.beliefs", child=serializers.JSONField())
-    notes = serializers.ListField(source="trace.notes", child=serializers.CharField())
+    beliefs = serializers.ListField(
+        source="trace.beliefs", child=serializers.JSONField(), allow_null=True
+    )
+    notes = serializers.ListField(
+        source="trace.notes", child=serializers.CharField(), allow_null=True
+    )
     passages = TracedPassageSerializer(many=True)
-    omitted = OmittedSerializer(many=True)
+    omitted = TracedOmittedSerializer(many=True)
     withheld = serializers.IntegerField(
         help_text="How many more were left out that you may not see."
     )

@@ -35,6 +35,7 @@ urlpatterns = [
         name="belief-provenance",
     ),
     path("v1/chunks/<str:chunk_id>", views.ChunkView.as_view(), name="chunk"),
+    path("v1/citations", views.CitationsView.as_view(), name="citations"),
     path("v1/traces/<uuid:trace_id>", views.TraceView.as_view(), name="trace"),
     path("v1/documents", views.DocumentsView.as_view(), name="documents"),
     path("v1/documents/<uuid:document_id>", views.DocumentView.as_view(), name="document"),

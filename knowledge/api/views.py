@@ -21,6 +21,7 @@ from knowledge.api.pagination import DocumentPages
 from knowledge.core.assembly import RecallItem
 from knowledge.core.types import KnowledgeQuery
 from knowledge.links import citation_link
+from knowledge.retrieval.citations import Cited
 from knowledge.tasks import hint
 from knowledge.wiring import store
 
@@ -202,6 +203,32 @@ class VerifyQuoteView(KnowledgeView):
             asked.value(), self.principal(), current_scope=current_scope
         )
         return Response(shapes.CheckedQuotesSerializer({"results": checked}).data)
+
+
+class CitationsView(KnowledgeView):
+    """What became of an answer."""
+
+    @extend_schema(
+        operation_id="citations_create",
+        request=shapes.RecordAnswerSerializer,
+        responses={200: shapes.RecordedAnswerSerializer, 201: shapes.RecordedAnswerSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Records which passages an answer cites, and checks what it quotes.
+
+        For measuring: no search ranks by it, and no quote is kept. Told twice, an answer is
+        recorded once (200 the second time); told otherwise, it is a conflict.
+        """
+        asked = parsed(shapes.RecordAnswerSerializer, request.data).validated_data
+        recorded = store().record_answer(
+            asked["trace_id"],
+            self.principal(),
+            answer_id=asked["answer_id"],
+            answered=asked["answered"],
+            citations=[Cited(**one) for one in asked["citations"]],
+        )
+        status = HTTPStatus.OK if recorded.already_recorded else HTTPStatus.CREATED
+        return Response(shapes.RecordedAnswerSerializer(recorded).data, status=status)
 
 
 class TraceView(KnowledgeView):

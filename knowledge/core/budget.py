@@ -71,6 +71,7 @@ def select(
                     reason=reason,
                     tokens=candidate.tokens,
                     score=passage.score,
+                    terms=passage.terms,
                 )
             )
     return Selection(passages=tuple(passages), omitted=tuple(omitted), tokens=tokens)

@@ -275,6 +275,13 @@ class InvalidQuery(KnowledgeError, Malformed):
     code = "invalid_query"
 
 
+class CitationConflict(KnowledgeError):
+    """Something else was recorded of this answer already, and records are not changed."""
+
+    code = "citation_conflict"
+    status = 409
+
+
 class BeliefFromDocument(KnowledgeError):
     """A belief may not stand on a document: passages are quoted, never believed."""
 

@@ -94,6 +94,31 @@ class OmittedReason(StrEnum):
     DUPLICATE = "duplicate"
 
 
+class RecallKind(StrEnum):
+    """What a trace is of: a question, a turn that was put together, automatic recall."""
+
+    SEARCH = "search"
+    ASSEMBLE = "assemble"
+    PRETURN = "preturn"
+
+
+class CitationVerdict(StrEnum):
+    """What became of one citation of an answer.
+
+    `unquoted`: of a passage of the block, without a quote to check. `exact`, `normalised`,
+    `misattributed` and `not_found` are of one with a quote. `not_in_block`: the passage exists and
+    the search did not show it. `unknown`: there is no such passage that the caller may see.
+    """
+
+    UNQUOTED = "unquoted"
+    EXACT = "exact"
+    NORMALISED = "normalised"
+    MISATTRIBUTED = "misattributed"
+    NOT_FOUND = "not_found"
+    NOT_IN_BLOCK = "not_in_block"
+    UNKNOWN = "unknown"
+
+
 # --- the ingest half -------------------------------------------------------------------------
 
 DEFAULT_BATCH_SIZE: Final = 64
@@ -360,7 +385,7 @@ class KnowledgeQuery:
     """A question and its limits.
 
     `budget_tokens` counts passage text alone; `block_tokens`, when given, is what the rendered
-    block may cost, its envelope included.
+    block may cost, its envelope included. `kind` is for the trace alone.
     """
 
     text: str
@@ -376,6 +401,7 @@ class KnowledgeQuery:
     beliefs: tuple[Any, ...] = ()
     origin_trust: OriginTrust | None = None
     block_tokens: int | None = None
+    kind: RecallKind = RecallKind.SEARCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,6 +460,7 @@ class Omitted:
     reason: OmittedReason
     tokens: int
     score: float
+    terms: ScoreTerms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

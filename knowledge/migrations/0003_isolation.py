@@ -45,6 +45,10 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_attachment"),
         tenant_isolation("knowledge_retentionproposal"),
         tenant_isolation("knowledge_piipolicy"),
+        tenant_isolation("knowledge_citedanswer"),
+        tenant_isolation("knowledge_citation"),
+        tenant_isolation("knowledge_dailyfigures"),
+        tenant_isolation("knowledge_preturnpolicy"),
         INDEX_STORAGE,
         INDEX_OF_ADMITTED,
     ]

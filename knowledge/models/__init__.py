@@ -3,10 +3,13 @@
 from knowledge.models.admission import PiiPolicy
 from knowledge.models.attachment import Attachment, Conversation
 from knowledge.models.chunk import Chunk, ChunkSet, QuarantinedChunk
+from knowledge.models.citation import Citation, CitedAnswer
 from knowledge.models.document import Document, DocumentVersion, VisibilitySpace
 from knowledge.models.events import KnowledgeEvent, RefusalCount
+from knowledge.models.figures import DailyFigures
 from knowledge.models.index import ChunkIndex, TermDelta, TermStatistic
 from knowledge.models.job import IngestJob
+from knowledge.models.preturn import PreturnPolicy
 from knowledge.models.proposal import RetentionProposal
 from knowledge.models.trace import RecallTrace, TracedPassage
 from knowledge.models.unfinished import UnfinishedVersion
@@ -16,12 +19,16 @@ __all__ = [
     "Chunk",
     "ChunkIndex",
     "ChunkSet",
+    "Citation",
+    "CitedAnswer",
     "Conversation",
+    "DailyFigures",
     "Document",
     "DocumentVersion",
     "IngestJob",
     "KnowledgeEvent",
     "PiiPolicy",
+    "PreturnPolicy",
     "QuarantinedChunk",
     "RecallTrace",
     "RefusalCount",

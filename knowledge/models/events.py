@@ -25,6 +25,7 @@ class KnowledgeEvent(models.Model):
     RELEASED = "knowledge.chunk.released"
     PURGED = "knowledge.chunk.purged"
     PII_POLICY_CHANGED = "knowledge.pii_policy.changed"
+    PRETURN_CHANGED = "knowledge.preturn.changed"
     DELETE_REFUSED = "knowledge.document.delete_refused"
     CONVERSATION_DELETED = "knowledge.conversation.deleted"
     PROPOSAL_PARKED = "knowledge.proposal.parked"
@@ -48,6 +49,12 @@ class KnowledgeEvent(models.Model):
             # The event log, newest first, and the events of one document.
             models.Index(fields=["tenant_id", "-at"], name="event_newest"),
             models.Index(fields=["document_id", "-at"], name="event_of_document"),
+            # How many were admitted, by day.
+            models.Index(
+                fields=["at"],
+                condition=Q(name="knowledge.document.ingested"),
+                name="event_ingested",
+            ),
         )
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from access.principal import Principal
 from knowledge.core.assembly import Allotment, RecallItem, allot
-from knowledge.core.types import KnowledgeQuery, SearchResult
+from knowledge.core.types import KnowledgeQuery, RecallKind, SearchResult
 from knowledge.retrieval.search import Searcher
 
 
@@ -39,11 +39,13 @@ def assemble(
     The trace holds the ids of the beliefs that stayed, beside the passages.
     """
     allotment = allot(tokens_left=tokens_left, recall=recall)
-    if allotment.knowledge == 0:
-        return Assembly(allotment=allotment, knowledge=None)
     asked = replace(
         query,
+        kind=RecallKind.ASSEMBLE,
         block_tokens=allotment.knowledge,
         beliefs=tuple(item.id for item in allotment.kept),
     )
+    if allotment.knowledge == 0:
+        searcher.give_way(asked, principal)
+        return Assembly(allotment=allotment, knowledge=None)
     return Assembly(allotment=allotment, knowledge=searcher.search(asked, principal))

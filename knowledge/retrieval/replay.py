@@ -34,21 +34,30 @@ class PassageState(StrEnum):
 
 
 class BlockState(StrEnum):
-    """`incomplete`: a passage is deleted or withheld. `differs`: the record was tampered with."""
+    """`incomplete`: a passage is deleted or withheld. `differs`: the record was tampered with.
+
+    `thinned`: titles and paths are forgotten, so the block cannot be made again.
+    """
 
     REPRODUCED = "reproduced"
     INCOMPLETE = "incomplete"
     DIFFERS = "differs"
+    THINNED = "thinned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewedPassage:
-    """A passage of a trace; of a withheld one there is nothing but its place."""
+    """A passage of a trace; of a withheld one there is nothing but its place.
+
+    `verified`: its words are still those that were shown, by the hash in the trace; `None` when
+    there are none to look at.
+    """
 
     position: int
     state: PassageState
     text: str
     traced: TracedPassage | None
+    verified: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +85,8 @@ def view_trace(
     """
     scope = resolve_scope(principal, current_scope)
     with tenant_session(principal.tenant_id):
-        trace = RecallTrace.objects.filter(pk=trace_id).first()
-        own = trace is not None and trace.principal_id == principal.principal_id
-        if trace is None or not (own or Scope.AUDIT in principal.scopes):
-            raise NotFound
-        ceiling = Sensitivity(trace.sensitivity_ceiling)
-        if ceiling.at_most(scope.sensitivity_ceiling):
-            scope = replace(scope, sensitivity_ceiling=ceiling)
+        trace = trace_of(trace_id, principal)
+        scope = under_both_ceilings(trace, scope)
         traced = list(trace.passages.order_by("position"))
         readable = _readable(scope, [passage.chunk_id for passage in traced])
         passages = tuple(_viewed(passage, readable) for passage in traced)
@@ -99,21 +103,37 @@ def view_trace(
     )
 
 
-def _readable(scope: ReadScope, chunk_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Of the passages that the viewer may read today: hash and text by chunk id."""
+def trace_of(trace_id: UUID, principal: Principal) -> RecallTrace:
+    """One's own trace, or any of the tenant's with `knowledge.audit`; `NotFound` otherwise."""
+    trace = RecallTrace.objects.filter(pk=trace_id).first()
+    own = trace is not None and trace.principal_id == principal.principal_id
+    if trace is None or not (own or Scope.AUDIT in principal.scopes):
+        raise NotFound
+    return trace
+
+
+def under_both_ceilings(trace: RecallTrace, scope: ReadScope) -> ReadScope:
+    """The viewer's scope under the lower of two ceilings: the viewer's, and that of the search."""
+    ceiling = Sensitivity(trace.sensitivity_ceiling)
+    if ceiling.at_most(scope.sensitivity_ceiling):
+        return replace(scope, sensitivity_ceiling=ceiling)
+    return scope
+
+
+def _readable(scope: ReadScope, chunk_ids: Sequence[str]) -> dict[str, str]:
+    """The texts, by chunk id, of the passages that the viewer may read today."""
     rows = Chunk.objects.readable(scope).filter(chunk_id__in=chunk_ids)
-    return {
-        chunk_id: (content_sha256, text)
-        for chunk_id, content_sha256, text in rows.values_list("chunk_id", "content_sha256", "text")
-    }
+    return dict(rows.values_list("chunk_id", "text"))
 
 
-def _viewed(traced: TracedPassage, readable: Mapping[str, tuple[str, str]]) -> ViewedPassage:
+def _viewed(traced: TracedPassage, readable: Mapping[str, str]) -> ViewedPassage:
+    verified = None
     if traced.deleted_at is not None:
         # For good, even when the same document was admitted again and has its ids back.
         state, text = PassageState.DELETED, DELETED_TEXT
     elif traced.chunk_id in readable:
-        state, text = PassageState.SHOWN, readable[traced.chunk_id][1]
+        state, text = PassageState.SHOWN, readable[traced.chunk_id]
+        verified = hashlib.sha256(text.encode()).hexdigest() == traced.content_sha256
     else:
         state, text = PassageState.WITHHELD, WITHHELD_TEXT
     return ViewedPassage(
@@ -121,15 +141,18 @@ def _viewed(traced: TracedPassage, readable: Mapping[str, tuple[str, str]]) -> V
         state=state,
         text=text,
         traced=None if state is PassageState.WITHHELD else traced,
+        verified=verified,
     )
 
 
 def _block(trace: RecallTrace, passages: Sequence[ViewedPassage]) -> tuple[str | None, BlockState]:
+    if trace.thinned_at is not None:
+        return None, BlockState.THINNED
     shown = [
         BlockPassage(
             chunk_id=passage.traced.chunk_id,
-            title=passage.traced.title,
-            heading_path=tuple(passage.traced.heading_path),
+            title=passage.traced.title or "",
+            heading_path=tuple(passage.traced.heading_path or ()),
             doc_date=passage.traced.doc_date,
             instruction_like=passage.traced.instruction_like,
             text=passage.text,

@@ -27,6 +27,7 @@ from knowledge.retrieval.trace import record_trace
 CANDIDATES = 50
 _LOOKS = 3
 NOTHING_FOUND = "Nothing that you may see matches these words."
+YIELDED = "Knowledge yielded: the turn had no room left for it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,27 @@ class Searcher:
                 duration_ms=(time.perf_counter() - started) * 1_000,
             )
         return result
+
+    def give_way(self, query: KnowledgeQuery, principal: Principal) -> None:
+        """Records that a turn had no room for knowledge, so that nothing was looked for.
+
+        Raises what `search` raises.
+        """
+        form_query(query)
+        resolve_scope(principal, query.current_scope)
+        with tenant_session(principal.tenant_id):
+            now = database.now()
+            as_of = query.as_of or now
+            result = SearchResult(
+                policy=self.policy.version,
+                as_of=as_of,
+                trace_id=uuid4(),
+                block=self._block((), as_of),
+                passages=(),
+                omitted=(),
+                notes=(YIELDED,),
+            )
+            record_trace(query, principal, result, created_at=now, duration_ms=0.0, yielded=True)
 
     def _selected(
         self, ranked: Sequence[RankedPassage], query: KnowledgeQuery, as_of: datetime

@@ -11,19 +11,26 @@ from psycopg.types.json import Jsonb
 
 from access.principal import Principal
 from knowledge.core.analysis import ANALYZER_VERSION
-from knowledge.core.types import KnowledgeQuery, Omitted, RankedPassage, SearchResult
+from knowledge.core.types import (
+    KnowledgeQuery,
+    Omitted,
+    OmittedReason,
+    RankedPassage,
+    SearchResult,
+)
 
 # One statement for a trace and its passages: every search waits for it.
 _RECORD = """
     WITH trace AS (
         INSERT INTO knowledge_recalltrace (
-            id, tenant_id, principal_id, surface, current_scope, sensitivity_ceiling, query_text,
-            as_of, live, policy, analyzer_version, beliefs, notes, omitted, block_sha256,
-            block_tokens, duration_ms, created_at
+            id, tenant_id, principal_id, surface, kind, current_scope, sensitivity_ceiling,
+            query_text, as_of, live, policy, analyzer_version, beliefs, notes, omitted, shown,
+            pressed, block_sha256, block_tokens, duration_ms, created_at
         ) VALUES (
-            %(id)s, %(tenant)s, %(principal)s, %(surface)s, %(current_scope)s, %(ceiling)s, %(text)s,
-            %(as_of)s, %(live)s, %(policy)s, %(analyzer)s, %(beliefs)s, %(notes)s, %(omitted)s,
-            %(block_sha256)s, %(block_tokens)s, %(duration_ms)s, %(created_at)s
+            %(id)s, %(tenant)s, %(principal)s, %(surface)s, %(kind)s, %(current_scope)s,
+            %(ceiling)s, %(text)s, %(as_of)s, %(live)s, %(policy)s, %(analyzer)s, %(beliefs)s,
+            %(notes)s, %(omitted)s, %(shown)s, %(pressed)s, %(block_sha256)s, %(block_tokens)s,
+            %(duration_ms)s, %(created_at)s
         ) RETURNING id, tenant_id
     )
     INSERT INTO knowledge_tracedpassage (
@@ -46,17 +53,20 @@ def record_trace(
     *,
     created_at: datetime,
     duration_ms: float,
+    yielded: bool = False,
 ) -> None:
     """Writes the one record of a search: beliefs as they were handed in, passages as rendered.
 
     Title, path, date and flag are kept as they were shown, so that the block can be made again
     after a retitle; the text stays the chunk's own, so that a deletion takes it away here too.
+    `yielded`: knowledge gave way to the rest of the turn before anything was looked for.
     """
     values: dict[str, Any] = {
         "id": result.trace_id,
         "tenant": principal.tenant_id,
         "principal": principal.principal_id,
         "surface": principal.surface,
+        "kind": query.kind,
         "current_scope": query.current_scope,
         "ceiling": principal.sensitivity_ceiling,
         "text": query.text,
@@ -67,6 +77,8 @@ def record_trace(
         "beliefs": Jsonb(list(query.beliefs)),
         "notes": list(result.notes),
         "omitted": Jsonb([_left_out(omitted) for omitted in result.omitted]),
+        "shown": len(result.passages),
+        "pressed": yielded or any(one.reason is OmittedReason.BUDGET for one in result.omitted),
         "block_sha256": result.block.sha256,
         "block_tokens": result.block.tokens,
         "duration_ms": duration_ms,
@@ -86,6 +98,8 @@ def _left_out(omitted: Omitted) -> dict[str, Any]:
         "reason": omitted.reason,
         "tokens": omitted.tokens,
         "score": omitted.score,
+        # Dozens of them: the digits that tell them apart, and no more.
+        "terms": {name: round(term, 4) for name, term in asdict(omitted.terms).items()},
     }
 
 

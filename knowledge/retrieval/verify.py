@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,18 +69,30 @@ def verify_quotes(
     """
     if not 1 <= len(quotes) <= MOST_QUOTES:
         raise Malformed(f"Between 1 and {MOST_QUOTES} quotes are checked in a call.")
-    if any(not quote.text.strip() or len(quote.text) > MAX_TEXT for quote in quotes):
-        raise Malformed(f"A quote has words, and at most {MAX_TEXT:,} characters.")
+    require_words([quote.text for quote in quotes])
     scope = resolve_scope(principal, current_scope)
     with tenant_session(principal.tenant_id):
-        named = {
-            chunk.chunk_id: chunk
-            for chunk in Chunk.objects.readable(scope)
-            .with_document()
-            .filter(chunk_id__in={quote.chunk_id for quote in quotes})
-        }
-        view = SearchView.of(scope)
-        return [_checked(quote, named.get(quote.chunk_id), arms, scope, view) for quote in quotes]
+        return check_quotes(arms, quotes, scope)
+
+
+def require_words(quotes: Iterable[str]) -> None:
+    """Raises `Malformed` for a quote without words, or of too many."""
+    if any(not quote.strip() or len(quote) > MAX_TEXT for quote in quotes):
+        raise Malformed(f"A quote has words, and at most {MAX_TEXT:,} characters.")
+
+
+def check_quotes(
+    arms: Sequence[SearchArm], quotes: Sequence[Quote], scope: ReadScope
+) -> list[CheckedQuote]:
+    """Each quote's outcome, in order, for whoever has looked at them and bound the session."""
+    named = {
+        chunk.chunk_id: chunk
+        for chunk in Chunk.objects.readable(scope)
+        .with_document()
+        .filter(chunk_id__in={quote.chunk_id for quote in quotes})
+    }
+    view = SearchView.of(scope)
+    return [_checked(quote, named.get(quote.chunk_id), arms, scope, view) for quote in quotes]
 
 
 def _checked(

@@ -17,9 +17,11 @@ from access.trust import OriginTrust
 from knowledge.core.admission import PiiRules
 from knowledge.core.types import IngestProgress, IngestRequest, Visibility
 from knowledge.ingest.attempt import Attempt
+from knowledge.lifecycle.figures import roll_up
 from knowledge.lifecycle.pii_policy import set_pii_policy
-from knowledge.models import Chunk, VisibilitySpace
+from knowledge.models import Chunk, PreturnPolicy, VisibilitySpace
 from knowledge.retrieval import lexical
+from knowledge.retrieval.citations import Cited
 from knowledge.wiring import store
 from tests.factories import make_attachment, make_proposal
 from tests.support import admit, ask, bearer, principal, upload
@@ -61,7 +63,11 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
     for tenant in ("acme", "globex"):
         bearer("alice", tenant)
         admit(f"# Pumps\n\nThe {tenant} pump runs at night. zebra\n", by=principal(tenant=tenant))
-        ask("pump", by=principal(tenant=tenant))
+        searched = ask("pump", by=principal(tenant=tenant))
+        cited = Cited(chunk_id=searched.passages[0].candidate.chunk_id)
+        store().record_answer(
+            searched.trace_id, principal(tenant=tenant), answered=True, citations=[cited]
+        )
         store().ingest_later(long_request(tenant), principal(tenant=tenant))
         leave_unfinished(long_request(tenant), principal(tenant=tenant))
         make_attachment(tenant)
@@ -70,6 +76,8 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         user = django_user_model.objects.create_user(f"op-{tenant}")
         with tenant_session(tenant):
             Operator.objects.create(user=user, tenant_id=tenant)
+            PreturnPolicy.objects.create(tenant_id=tenant, changed_by="olga")
+    roll_up()
 
 
 @pytest.mark.usefixtures("two_tenants")

@@ -1,0 +1,165 @@
+"""What Prometheus scrapes: read from the database, so it is the same from every process.
+
+Counts and ages only; the labels are tenants, and words out of our own vocabularies.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from knowledge.lifecycle.figures import Figures, Totals, totals
+from knowledge.models.figures import LATENCY_MS
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1"})
+_FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR")
+
+
+@require_safe
+@never_cache
+def metrics(request: HttpRequest) -> HttpResponse:
+    """For whoever holds METRICS_TOKEN; without one, for this machine alone when we run embedded."""
+    token = settings.METRICS_TOKEN
+    if token:
+        given = request.headers.get("Authorization", "")
+        if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            refused = HttpResponse(status=HTTPStatus.UNAUTHORIZED)
+            refused["WWW-Authenticate"] = "Bearer"
+            return refused
+    elif not (settings.METRICS_ON_LOOPBACK and _from_this_machine(request)):
+        raise Http404
+    registry = CollectorRegistry()
+    registry.register(_Collector())
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+def _from_this_machine(request: HttpRequest) -> bool:
+    """By its own connection: whoever comes through a proxy comes from elsewhere."""
+    own = request.META.get("REMOTE_ADDR") in _LOOPBACK
+    return own and not any(name in request.META for name in _FORWARDED)
+
+
+class _Collector(Collector):
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        read = totals()
+        yield from _of_corpus(read)
+        yield from _of_searches(read)
+        yield from _of_answers(read)
+        yield from _of_work(read)
+
+
+def _counter(read: Totals, name: str, says: str, of: str) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, says, labels=("tenant",))
+    for tenant, figures in read.tenants.items():
+        family.add_metric((tenant,), getattr(figures, of))
+    return family
+
+
+def _of_corpus(read: Totals) -> Iterable[Metric]:
+    for name, says, of in (
+        ("verbatim_documents", "Documents.", "documents"),
+        ("verbatim_chunks", "Passages of live versions.", "chunks"),
+        ("verbatim_chunks_instruction_like", "Those that read like instructions.", "flagged"),
+        ("verbatim_chunks_quarantined", "Those that wait in quarantine.", "quarantined"),
+        ("verbatim_source_bytes", "Bytes of the originals.", "source_bytes"),
+    ):
+        gauge = GaugeMetricFamily(name, says, labels=("tenant",))
+        for tenant, figures in read.tenants.items():
+            gauge.add_metric((tenant,), getattr(figures, of))
+        yield gauge
+    yield _counter(read, "verbatim_ingested", "Versions admitted.", "ingested")
+    refused = CounterMetricFamily(
+        "verbatim_refusals", "Ingests refused, by cause.", labels=("tenant", "reason")
+    )
+    for tenant, figures in read.tenants.items():
+        for reason, times in figures.refused.items():
+            refused.add_metric((tenant, reason), times)
+    yield refused
+
+
+def _of_searches(read: Totals) -> Iterable[Metric]:
+    searches = CounterMetricFamily(
+        "verbatim_searches", "Searches, by what asked.", labels=("tenant", "kind")
+    )
+    duration = HistogramMetricFamily(
+        "verbatim_search_duration_seconds", "How long searches took.", labels=("tenant",)
+    )
+    for tenant, figures in read.tenants.items():
+        searches.add_metric((tenant, "search"), figures.searches)
+        searches.add_metric((tenant, "assemble"), figures.assembles)
+        searches.add_metric((tenant, "preturn"), figures.preturns)
+        duration.add_metric((tenant,), _buckets(figures), figures.duration_ms / 1_000)
+    yield searches
+    yield duration
+    for name, says, of in (
+        ("verbatim_searches_empty", "Searches that showed nothing.", "empty"),
+        ("verbatim_searches_pressed", "Searches that left out for want of room.", "pressed"),
+        ("verbatim_passages_shown", "Passages shown.", "passages"),
+        ("verbatim_block_tokens", "Tokens of the blocks that were shown.", "block_tokens"),
+    ):
+        yield _counter(read, name, says, of)
+
+
+def _buckets(figures: Figures) -> list[tuple[str, float]]:
+    bounds = [*(f"{bound / 1_000:g}" for bound in LATENCY_MS), "+Inf"]
+    return list(zip(bounds, figures.latency, strict=True))
+
+
+def _of_answers(read: Totals) -> Iterable[Metric]:
+    for name, says, of in (
+        ("verbatim_answers", "Answers that hosts told of.", "answers"),
+        ("verbatim_answers_drawn", "Those that were drawn from passages.", "drawn"),
+        ("verbatim_answers_citing", "Drawn ones that cite a passage of theirs.", "citing"),
+    ):
+        yield _counter(read, name, says, of)
+    verdicts = CounterMetricFamily(
+        "verbatim_citations", "Citations, by verdict.", labels=("tenant", "verdict")
+    )
+    for tenant, figures in read.tenants.items():
+        for verdict, times in figures.citations.items():
+            verdicts.add_metric((tenant, verdict), times)
+    yield verdicts
+
+
+def _of_work(read: Totals) -> Iterable[Metric]:
+    jobs = GaugeMetricFamily(
+        "verbatim_jobs",
+        "Background ingests by state; attachments are those of files that"
+        " were sent in conversations.",
+        labels=("kind", "state"),
+    )
+    for (kind, state), count in read.jobs.items():
+        jobs.add_metric((kind, state), count)
+    yield jobs
+    yield GaugeMetricFamily(
+        "verbatim_jobs_oldest_waiting_seconds",
+        "Age of the oldest job that no worker has taken although it is due.",
+        value=read.oldest_waiting_seconds,
+    )
+    traces = GaugeMetricFamily("verbatim_traces", "Traces by tier.", labels=("tier",))
+    for tier, count in read.traces.items():
+        traces.add_metric((tier,), count)
+    yield traces
+    yield GaugeMetricFamily(
+        "verbatim_figures_age_seconds",
+        "Since what is counted by day was last counted.",
+        value=read.age_seconds,
+    )
