@@ -50,11 +50,14 @@ _SHORT = {
 
 
 def passage_html(
-    text: str, matches: Iterable[Any] = (), *, says: str = "Reads like an instruction"
+    text: str,
+    matches: Iterable[Any] = (),
+    *,
+    says: str = "Reads like an instruction",
 ) -> SafeString:
     """`matches` are a chunk's `instruction_matches`: `{family, start, end}` in characters.
 
-    `says` is what a mark tells of the words it is around.
+    `says` is what a mark tells of the words it is around; a word that was searched for needs none.
     """
     spans = _spans(len(text), matches)
     edges = sorted({0, len(text), *(edge for start, end, _ in spans for edge in (start, end))})
@@ -100,6 +103,8 @@ def _piece(
     fired = sorted({family for first, last, family in spans if first <= start and end <= last})
     if not fired:
         return shown
+    if not says:
+        return format_html('<mark class="hit">{}</mark>', shown)
     rules = ", ".join(fired)
     return format_html(
         '<mark class="instruction" title="{}: {}" data-rule="{}">{}</mark>',

@@ -43,6 +43,7 @@ from knowledge.models import (
 )
 from knowledge.wiring import store
 
+_WORDS = ("zebra", "alpine", "harbour", "meadow", "quarry")
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 PASSWORD = "correct horse battery staple"
 
@@ -113,6 +114,53 @@ def make_document(
             surface="api",
         )
     return document
+
+
+def make_many_documents(tenant: str, count: int) -> None:
+    """Documents of one version without passages or bytes: rows for lists, made quickly."""
+    with tenant_session(tenant):
+        space, _ = VisibilitySpace.objects.get_or_create(
+            tenant_id=tenant, visibility=Visibility.TENANT, sensitivity=Sensitivity.INTERNAL
+        )
+        documents = Document.objects.bulk_create(
+            Document(
+                tenant_id=tenant,
+                ingested_by_principal_id="alice",
+                title=f"Runbook {number} of the {_WORDS[number % len(_WORDS)]} cluster",
+                space=space,
+            )
+            for number in range(count)
+        )
+        sources = Artifact.objects.bulk_create(
+            Artifact(
+                tenant_id=tenant,
+                principal_id="alice",
+                origin=ArtifactOrigin.KNOWLEDGE_SOURCE,
+                media_type="text/markdown",
+                filename="runbook.md",
+                sha256="0" * 64,
+                byte_size=10,
+                storage_key=f"none/{tenant}/{document.pk}",
+            )
+            for document in documents
+        )
+        versions = DocumentVersion.objects.bulk_create(
+            DocumentVersion(
+                document=document,
+                version=1,
+                tenant_id=tenant,
+                source=source,
+                media_type="text/markdown",
+                language="english",
+                authority=Authority.PRINCIPAL_SUPPLIED,
+                ingested_at=document.created_at,
+            )
+            for document, source in zip(documents, sources, strict=True)
+        )
+        ChunkSet.objects.bulk_create(
+            _manifest(version, chunk_count=4, flagged_count=number % 3)
+            for number, version in enumerate(versions)
+        )
 
 
 def make_attachment(
@@ -192,16 +240,8 @@ def _source(tenant: str, principal_id: str, filename: str, text: str) -> Artifac
     )
 
 
-def _chunk_set(
-    version: DocumentVersion,
-    space: int,
-    texts: Sequence[str],
-    headings: Sequence[Sequence[str]],
-    matches: Sequence[Sequence[dict[str, Any]]],
-    *,
-    live: bool,
-) -> None:
-    chunk_set = ChunkSet.objects.create(
+def _manifest(version: DocumentVersion, **counts: int) -> ChunkSet:
+    return ChunkSet(
         tenant_id=version.tenant_id,
         version=version,
         chunker_version="text-1/normal-1/structure-1/default",
@@ -211,10 +251,23 @@ def _chunk_set(
         admission_version="test",
         plan_fingerprint="0" * 64,
         state=ChunkSetState.LIVE,
-        chunk_count=len(texts),
-        flagged_count=sum(bool(found) for found in matches),
         published_at=version.ingested_at,
+        **counts,
     )
+
+
+def _chunk_set(
+    version: DocumentVersion,
+    space: int,
+    texts: Sequence[str],
+    headings: Sequence[Sequence[str]],
+    matches: Sequence[Sequence[dict[str, Any]]],
+    *,
+    live: bool,
+) -> None:
+    flagged = sum(bool(found) for found in matches)
+    chunk_set = _manifest(version, chunk_count=len(texts), flagged_count=flagged)
+    chunk_set.save(force_insert=True)
     rows, line, start = [], 1, 0
     for ordinal, text in enumerate(texts):
         found = list(matches[ordinal]) if ordinal < len(matches) else []

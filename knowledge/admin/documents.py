@@ -3,46 +3,39 @@
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
 
 from access.admin_base import OperatorAdmin, as_uuid, searched_words
 from access.errors import VerbatimError
 from access.operator_session import is_operator, is_superuser, operator_principal
 from knowledge.adapters.extractors.media_types import DOCX, HTML, PDF
+from knowledge.admin.comparing import comparison_context
 from knowledge.admin.deletion import Cascade, DeletionForm, receipt_text
+from knowledge.admin.document_filters import FILTERS, TenantFilter
+from knowledge.admin.document_page import document_context
+from knowledge.admin.passage_search import passage_context
+from knowledge.admin.visits import note_visit
 from knowledge.core.types import ChunkSetState
 from knowledge.lifecycle.delete import DeletionReceipt
-from knowledge.models import Chunk, ChunkSet, Document, DocumentVersion, KnowledgeEvent
-from knowledge.passage_html import families, passage_html
+from knowledge.models import Chunk, ChunkSet, Document, DocumentVersion, UnfinishedVersion
 from knowledge.wiring import store
 
-VIEWED_ACROSS_TENANTS = "knowledge.document.viewed_by_superuser"
-_CHUNKS_ON_PAGE = 50
-_VERSIONS_ON_PAGE = 50
-_EVENTS_ON_PAGE = 20
 _DELETED_AT_ONCE = 50
-_LONGEST_NUMBER = 9
+_UNFINISHED_SHOWN = 5
 _HELD = SafeString(' <span class="badge held">held</span>')
-_KINDS = {
-    "markdown": ("Markdown", Q(media_type__startswith="text/markdown")),
-    "plain": ("plain text", Q(media_type__startswith="text/plain")),
-    "html": ("HTML", Q(media_type__startswith="text/html")),
-    "json": ("JSON", Q(media_type__startswith="application/json")),
-    "pdf": ("PDF", Q(media_type__startswith="application/pdf")),
-    "word": ("Word", Q(media_type__startswith=DOCX)),
-}
 _SHORT_NAMES = {
     "text/markdown": "Markdown",
     "text/plain": "plain text",
@@ -50,53 +43,6 @@ _SHORT_NAMES = {
     PDF: "PDF",
     DOCX: "Word",
 }
-
-# In the order in which they were live; one that is not finished comes last.
-_SETS = Prefetch("chunk_sets", queryset=ChunkSet.objects.order_by("published_at"))
-
-
-def _current(**conditions: Any) -> QuerySet[DocumentVersion]:
-    return DocumentVersion.objects.filter(
-        document=OuterRef("pk"), superseded_at__isnull=True, **conditions
-    )
-
-
-class MediaTypeFilter(admin.SimpleListFilter):
-    title = "media type"
-    parameter_name = "kind"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [*((key, label) for key, (label, _) in _KINDS.items()), ("other", "another")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        kind = self.value()
-        if kind in _KINDS:
-            return queryset.filter(Exists(_current().filter(_KINDS[kind][1])))
-        if kind == "other":
-            known = Q()
-            for _, condition in _KINDS.values():
-                known |= condition
-            return queryset.filter(Exists(_current().exclude(known)))
-        return queryset
-
-
-class FlagFilter(admin.SimpleListFilter):
-    title = "instruction-like text"
-    parameter_name = "flagged"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("yes", "flagged"), ("no", "none")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        flagged = Exists(
-            _current(chunk_sets__state=ChunkSetState.LIVE, chunk_sets__flagged_count__gt=0)
-        )
-        match self.value():
-            case "yes":
-                return queryset.filter(flagged)
-            case "no":
-                return queryset.exclude(flagged)
-        return queryset
 
 
 @admin.register(Document)
@@ -115,17 +61,12 @@ class DocumentAdmin(OperatorAdmin):
         "created_at",
     )
     list_display_links = ("name",)
-    list_filter = (
-        "space__visibility",
-        "space__sensitivity",
-        MediaTypeFilter,
-        FlagFilter,
-        "legal_hold",
-        "created_at",
-    )
+    list_filter = FILTERS
     list_select_related = ("space",)
     search_fields = ("title",)
-    search_help_text = "Words of the title, a document id, or a passage's id (kc_…)."
+    search_help_text = (
+        "Words of the title, a document's id or a passage's (kc_…); or what passages say."
+    )
     ordering = ("-created_at", "document_id")
     actions = ("delete_selected",)
 
@@ -135,6 +76,43 @@ class DocumentAdmin(OperatorAdmin):
         return is_operator(request)
 
     # --- the list
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        return (TenantFilter, *FILTERS) if is_superuser(request) else FILTERS
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if request.method == "GET":
+            if request.GET.get("in") == "passages":
+                return self._passages_found(request)
+            # A form sends every field of its own; those that say nothing make no address.
+            given = [(name, value) for name, many in request.GET.lists() for value in many]
+            kept = [(name, value) for name, value in given if value and name != "in"]
+            if kept != given:
+                return HttpResponseRedirect(f"{request.path}?{urlencode(kept)}".removesuffix("?"))
+        unfinished = UnfinishedVersion.objects.exclude(
+            Exists(Document.objects.filter(document_id=OuterRef("document_id")))
+        )
+        begun = {"begun": list(unfinished[:_UNFINISHED_SHOWN])}
+        return super().changelist_view(request, {**begun, **(extra_context or {})})
+
+    def _passages_found(self, request: HttpRequest) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            **passage_context(request),
+            "title": "Documents",
+            "opts": self.opts,
+            "search_help_text": self.search_help_text,
+        }
+        return TemplateResponse(request, "admin/knowledge/document/passages_found.html", context)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Document | None:
+        pk = as_uuid(object_id)
+        # Without what only the list shows of each.
+        return Document.objects.select_related("space").filter(pk=pk).first() if pk else None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         live = ChunkSet.objects.filter(state=ChunkSetState.LIVE)
@@ -212,29 +190,36 @@ class DocumentAdmin(OperatorAdmin):
         document = self.found(request, object_id)
         if request.method not in {"GET", "HEAD"}:
             raise PermissionDenied
-        note_visit(request, document)
-        versions = list(
-            DocumentVersion.objects.filter(document=document)
-            .select_related("source")
-            .prefetch_related(_SETS)
-            .order_by("-version")[: _VERSIONS_ON_PAGE + 1]
-        )
-        shown = _asked_version(request, document, versions)
+        note_visit(request, document.tenant_id, document.pk)
         context = {
             **self.admin_site.each_context(request),
-            "title": document.title,
+            **document_context(request, document),
             "opts": self.opts,
-            "document": document,
-            "versions": versions[:_VERSIONS_ON_PAGE],
-            "more_versions": len(versions) > _VERSIONS_ON_PAGE,
-            "shown": shown,
-            "passages": _passages(request, shown),
-            "events": KnowledgeEvent.objects.filter(document_id=document.pk)[:_EVENTS_ON_PAGE],
             "delete_url": reverse("admin:knowledge_document_delete", args=[document.pk]),
             "all_tenants": is_superuser(request),
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/knowledge/document/page.html", context)
+
+    def get_urls(self) -> list[URLPattern]:
+        def view(of: Callable[..., HttpResponse]) -> Any:
+            return self.admin_site.admin_view(require_safe(of))
+
+        name = "knowledge_document"
+        return [
+            path("<path:object_id>/compare/", view(self.compare_view), name=f"{name}_compare"),
+            *super().get_urls(),
+        ]
+
+    def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        document = self.found(request, object_id)
+        note_visit(request, document.tenant_id, document.pk)
+        context = {
+            **self.admin_site.each_context(request),
+            **comparison_context(request, document),
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "admin/knowledge/document/compare.html", context)
 
     def history_view(
         self,
@@ -332,96 +317,3 @@ def _version_of(document: Any) -> DocumentVersion | None:
 def _live_set_of(document: Document) -> ChunkSet | None:
     version: Any = _version_of(document)
     return next(iter(version.live_sets), None) if version else None
-
-
-def note_visit(request: HttpRequest, document: Document) -> None:
-    """A look into a tenant that is not one's own is on the tenant's record."""
-    if is_superuser(request):
-        principal = operator_principal(request, document.tenant_id)
-        KnowledgeEvent.objects.create(
-            tenant_id=document.tenant_id,
-            name=VIEWED_ACROSS_TENANTS,
-            document_id=document.pk,
-            actor=principal.principal_id,
-            surface=principal.surface,
-        )
-
-
-def _number(text: str) -> int | None:
-    """A positive number that the address names, or `None`."""
-    if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER:
-        return int(text)
-    return None
-
-
-def _asked_version(
-    request: HttpRequest, document: Document, versions: Sequence[DocumentVersion]
-) -> DocumentVersion | None:
-    """The version that the address names, else the newest."""
-    if "version" not in request.GET:
-        return versions[0] if versions else None
-    number = _number(request.GET["version"])
-    found = next((version for version in versions if version.version == number), None)
-    if found is None and number is not None:
-        found = (
-            DocumentVersion.objects.filter(document=document, version=number)
-            .select_related("source")
-            .prefetch_related(_SETS)
-            .first()
-        )
-    if found is None:
-        raise Http404
-    return found
-
-
-def _passages(request: HttpRequest, version: DocumentVersion | None) -> dict[str, Any]:
-    """One page of a version's chunks, found by ordinal so that page 100 costs what page 1 does."""
-    chunk_set = _set_to_show(version)
-    if chunk_set is None:
-        return {"chunks": [], "outline": [], "page": 1, "pages": 1}
-    pages = max(1, math.ceil(chunk_set.chunk_count / _CHUNKS_ON_PAGE))
-    page = min(max(_number(request.GET.get("page", "")) or 1, 1), pages)
-    first = (page - 1) * _CHUNKS_ON_PAGE
-    rows = Chunk.objects.filter(
-        chunk_set=chunk_set, ordinal__gte=first, ordinal__lt=first + _CHUNKS_ON_PAGE
-    ).order_by("ordinal")
-    chunks, outline = [], []
-    above: list[str] = []
-    for chunk in rows:
-        headings = _opened(above, chunk)
-        above = chunk.heading_path
-        outline += headings
-        chunks.append(
-            {
-                "row": chunk,
-                "headings": headings,
-                "html": passage_html(chunk.text, chunk.instruction_matches),
-                "families": families(chunk.instruction_matches),
-            }
-        )
-    return {
-        "chunk_set": chunk_set,
-        "chunks": chunks,
-        "outline": outline,
-        "page": page,
-        "pages": pages,
-    }
-
-
-def _set_to_show(version: DocumentVersion | None) -> ChunkSet | None:
-    sets = list(version.chunk_sets.all()) if version else []
-    order = {ChunkSetState.LIVE: 0, ChunkSetState.RETIRED: 1, ChunkSetState.INGESTING: 2}
-    return min(sets, key=lambda one: order[ChunkSetState(one.state)], default=None)
-
-
-def _opened(above: Sequence[str], chunk: Chunk) -> list[dict[str, Any]]:
-    """The headings that open at this chunk, each with its depth."""
-    same = 0
-    for old, new in zip(above, chunk.heading_path, strict=False):
-        if old != new:
-            break
-        same += 1
-    return [
-        {"title": title, "depth": min(depth, 6), "chunk_id": chunk.chunk_id}
-        for depth, title in enumerate(chunk.heading_path[same:], start=same + 1)
-    ]

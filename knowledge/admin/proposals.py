@@ -23,7 +23,7 @@ from access.errors import VerbatimError
 from access.operator_session import is_superuser, operator_principal
 from access.principal import Principal
 from knowledge.admin.deletion import REASON_LIMIT
-from knowledge.admin.documents import VIEWED_ACROSS_TENANTS
+from knowledge.admin.visits import note_visit
 from knowledge.models import KnowledgeEvent, RetentionProposal
 from knowledge.passage_html import families, passage_html
 from knowledge.tasks import hint
@@ -98,7 +98,7 @@ class RetentionProposalAdmin(SearchedByKey):
         proposal = self.found(request, object_id)
         if request.method not in {"GET", "HEAD"}:
             raise PermissionDenied
-        _note_visit(request, proposal)
+        note_visit(request, proposal.tenant_id, proposal.document_id, proposal_id=str(proposal.pk))
         return self._page(request, proposal, ApprovalForm(), DeclineForm())
 
     def get_urls(self) -> list[URLPattern]:
@@ -176,20 +176,6 @@ class RetentionProposalAdmin(SearchedByKey):
             "all_tenants": is_superuser(request),
         }
         return TemplateResponse(request, "admin/knowledge/retentionproposal/page.html", context)
-
-
-def _note_visit(request: HttpRequest, proposal: RetentionProposal) -> None:
-    """A look into a tenant that is not one's own is on the tenant's record."""
-    if is_superuser(request):
-        principal = operator_principal(request, proposal.tenant_id)
-        KnowledgeEvent.objects.create(
-            tenant_id=proposal.tenant_id,
-            name=VIEWED_ACROSS_TENANTS,
-            document_id=proposal.document_id,
-            actor=principal.principal_id,
-            surface=principal.surface,
-            data={"proposal_id": str(proposal.pk)},
-        )
 
 
 def _stored(proposal: RetentionProposal) -> int:

@@ -22,7 +22,7 @@ from access.admin_base import SearchedByKey
 from access.errors import VerbatimError
 from access.operator_session import is_superuser, operator_principal
 from access.principal import Principal
-from knowledge.admin.documents import note_visit
+from knowledge.admin.visits import note_visit
 from knowledge.core.types import ChunkSetState
 from knowledge.core.wording import REASON_LIMIT
 from knowledge.models import QuarantinedChunk
@@ -91,7 +91,7 @@ class QuarantinedChunkAdmin(SearchedByKey):
         chunk = self.found(request, object_id)
         if request.method not in {"GET", "HEAD"}:
             raise PermissionDenied
-        note_visit(request, chunk.chunk_set.finalized_version.document)
+        note_visit(request, chunk.tenant_id, chunk.chunk_set.finalized_version.document_id)
         return self._page(request, chunk, ReasonForm(prefix="release"), PurgeForm(prefix="purge"))
 
     def get_urls(self) -> list[URLPattern]:

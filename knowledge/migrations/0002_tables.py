@@ -1400,7 +1400,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="tracedpassage",
-            index=models.Index(fields=["document_id"], name="traced_passage_document"),
+            index=models.Index(fields=["document_id", "-id"], name="traced_passage_document"),
         ),
         migrations.AddConstraint(
             model_name="tracedpassage",

@@ -107,8 +107,8 @@ class TracedPassage(models.Model):
             models.UniqueConstraint(fields=("trace", "position"), name="traced_passage_position"),
         )
         indexes = (
-            # Deleting a document scrubs what traces say of it.
-            models.Index(fields=["document_id"], name="traced_passage_document"),
+            # Deleting a document scrubs what traces say of it; its page shows the latest.
+            models.Index(fields=["document_id", "-id"], name="traced_passage_document"),
         )
 
     def __str__(self) -> str:
