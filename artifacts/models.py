@@ -31,6 +31,10 @@ class ArtifactQuerySet(models.QuerySet["Artifact"]):
         """Those whose time is up, by the database's clock."""
         return self.filter(expires_at__lte=Now())
 
+    def stuck(self) -> ArtifactQuerySet:
+        """Those that the sweeper could not remove when it last tried."""
+        return self.filter(sweep_failed_at__isnull=False)
+
 
 class Artifact(models.Model):
     """One blob and what is known of it. A blob belongs to exactly one artifact.
@@ -51,6 +55,10 @@ class Artifact(models.Model):
     storage_key = models.CharField(max_length=100, unique=True)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(null=True, blank=True)
+    # What the sweeper met when it tried and failed: the name of the error, never its message.
+    sweep_attempts = models.PositiveIntegerField(default=0, db_default=0)
+    sweep_error = models.CharField(max_length=60, blank=True, default="", db_default="")
+    sweep_failed_at = models.DateTimeField(null=True, blank=True)
 
     objects = ArtifactQuerySet.as_manager()
 
@@ -75,7 +83,37 @@ class Artifact(models.Model):
             ),
             # The admin's list, newest first.
             models.Index(fields=["tenant_id", "-created_at"], name="artifact_newest"),
+            # What could not be swept: few, or somebody has to look.
+            models.Index(
+                fields=["sweep_failed_at"],
+                condition=Q(sweep_failed_at__isnull=False),
+                name="artifact_stuck",
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.filename} ({self.id})"
+
+
+class SweepRun(models.Model):
+    """One pass of the sweeper over all tenants, kept for a while as what is known of it.
+
+    `finished_at` is empty while it runs, and for good when it was killed. `expired` counts the rows
+    that let go of their bytes because of it, `error` names what kept it from looking for orphans.
+    """
+
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True, blank=True)
+    by = models.CharField(max_length=200)
+    expired = models.PositiveIntegerField(default=0)
+    swept = models.PositiveIntegerField(default=0)
+    failed = models.PositiveIntegerField(default=0)
+    orphans = models.PositiveIntegerField(default=0)
+    error = models.CharField(max_length=60, blank=True)
+
+    class Meta:
+        ordering = ("-started_at", "-id")
+        indexes = (models.Index(fields=["-started_at"], name="sweep_run_newest"),)
+
+    def __str__(self) -> str:
+        return f"{self.started_at:%Y-%m-%d %H:%M:%S}"

@@ -6,7 +6,7 @@ import hashlib
 import io
 import mimetypes
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import IO, cast
@@ -16,8 +16,8 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
+from access.clock import now
 from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
@@ -77,7 +77,7 @@ def put(
         filename=filename,
         media_type=media_type,
         attribution=attribution,
-        expires_at=timezone.now() + timedelta(days=settings.ARTIFACT_TTL_DAYS),
+        expires_at=now() + timedelta(days=settings.ARTIFACT_TTL_DAYS),
     ) as artifact:
         return artifact
 
@@ -167,9 +167,12 @@ def discard_blob(key: str) -> None:
     blob_store().delete(key)
 
 
-def expire(artifact_ids: list[UUID], at: datetime) -> int:
-    """Hands artifacts to the sweeper; the caller has bound the session. Returns how many."""
-    return Artifact.objects.filter(id__in=artifact_ids).update(expires_at=at)
+def expire(artifact_ids: Sequence[UUID]) -> int:
+    """Hands artifacts to the sweeper, by the database's clock, which is the sweeper's too.
+
+    The caller has bound the session. Returns how many.
+    """
+    return Artifact.objects.filter(id__in=artifact_ids).update(expires_at=Now())
 
 
 def expire_now(artifact: Artifact) -> None:

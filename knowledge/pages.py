@@ -15,9 +15,10 @@ from access.errors import VerbatimError
 from access.operator_session import is_superuser, operated_tenant, operator_principal
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
+from knowledge.core.errors import Deleted
 from knowledge.core.scope import resolve_scope
 from knowledge.links import open_link
-from knowledge.models import Chunk, DocumentVersion
+from knowledge.models import Chunk, DeletedChunk, DocumentVersion
 from knowledge.passage_html import passage_html
 from knowledge.wiring import store
 
@@ -29,14 +30,20 @@ _CHUNK_ID = re.compile(r"kc_[0-9a-z]{1,37}")
 def citation(request: HttpRequest, chunk_id: str) -> HttpResponse:
     """An operator of the tenant sees the passage in its document; a link's bearer, it alone.
 
-    For everybody else there is no such page, whether the passage exists or not.
+    Of a deleted one they are told that it was, and when. For everybody else there is no such page,
+    whether the passage exists or not.
     """
     if not _CHUNK_ID.fullmatch(chunk_id):
         raise Http404
-    context = _for_operator(request, chunk_id) or _for_bearer(request, chunk_id)
-    if context is None:
-        raise Http404
-    response = render(request, "citation.html", context)
+    try:
+        context = _for_operator(request, chunk_id) or _for_bearer(request, chunk_id)
+    except Deleted as gone:
+        context = {"chunk_id": chunk_id, "deleted_at": gone.deleted_at}
+        response = render(request, "citation_deleted.html", context, status=gone.status)
+    else:
+        if context is None:
+            raise Http404
+        response = render(request, "citation.html", context)
     response["X-Robots-Tag"] = "noindex, noarchive"
     return response
 
@@ -77,13 +84,18 @@ def _operator(request: HttpRequest, chunk_id: str) -> Principal | None:
     if not is_superuser(request):
         return operator_principal(request) if operated_tenant(request) else None
     with operations_session():
-        tenant = Chunk.objects.filter(chunk_id=chunk_id).values_list("tenant_id", flat=True).first()
+        chunks = (model.objects.filter(chunk_id=chunk_id) for model in (Chunk, DeletedChunk))
+        found = (rows.values_list("tenant_id", flat=True).first() for rows in chunks)
+        tenant = next((tenant for tenant in found if tenant), None)
     return operator_principal(request, tenant) if tenant else None
 
 
 def _resolved(chunk_id: str, principal: Principal, current_scope: str | None) -> Chunk | None:
+    """Raises `Deleted`; whatever else is in the way, there is no such page."""
     try:
         return store().get_chunk(chunk_id, principal, current_scope=current_scope)
+    except Deleted:
+        raise
     except VerbatimError:
         return None
 

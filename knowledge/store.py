@@ -15,6 +15,7 @@ from access.tenancy import tenant_session
 from knowledge.core.admission import PiiRules
 from knowledge.core.assembly import RecallItem
 from knowledge.core.fingerprint import is_chunk_id
+from knowledge.core.ports import VectorSink
 from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import (
@@ -33,13 +34,15 @@ from knowledge.ingest import attachments, jobs, proposals, rechunking
 from knowledge.ingest.attempt import Attempt, ignore_progress
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
-from knowledge.lifecycle.delete import DeletionReceipt, delete_document
+from knowledge.lifecycle.delete import delete_document
 from knowledge.lifecycle.pii_policy import set_pii_policy
 from knowledge.lifecycle.quarantine import purge_chunk, release_chunk
+from knowledge.lifecycle.tombstones import deletion_of, missing_chunk, missing_document
 from knowledge.lifecycle.update import Updater
 from knowledge.models import (
     Attachment,
     Chunk,
+    Deletion,
     Document,
     IngestJob,
     PiiPolicy,
@@ -60,6 +63,11 @@ class KnowledgeStore:
 
     ingestor: Ingestor
     searcher: Searcher
+
+    @property
+    def vectors(self) -> VectorSink | None:
+        """Where this installation keeps its vectors, when it has an embedder."""
+        return self.ingestor.embedding.vectors if self.ingestor.embedding else None
 
     def ingest(
         self, request: IngestRequest, principal: Principal, attempt: Attempt | None = None
@@ -114,7 +122,7 @@ class KnowledgeStore:
     def delete_conversation(
         self, conversation_id: str, principal: Principal, *, reason: str = ""
     ) -> ConversationReceipt:
-        return delete_conversation(conversation_id, principal, reason=reason)
+        return delete_conversation(conversation_id, principal, self.vectors, reason=reason)
 
     def propose(self, asked: ProposalRequest, principal: Principal) -> RetentionProposal:
         """Parks a proposal for an operator to decide on; ingests nothing."""
@@ -185,33 +193,36 @@ class KnowledgeStore:
     def get_chunk(
         self, chunk_id: str, principal: Principal, *, current_scope: str | None = None
     ) -> Chunk:
-        """A citation's passage with its version, document and source; `NotFound` otherwise."""
+        """A citation's passage with its version, document and source.
+
+        Raises `Deleted` to whoever could have seen it before it was deleted, `NotFound` otherwise.
+        """
         if not is_chunk_id(chunk_id):
             raise NotFound
+        scope = resolve_scope(principal, current_scope)
         with tenant_session(principal.tenant_id):
-            chunk = (
-                Chunk.objects.readable(resolve_scope(principal, current_scope))
-                .with_document()
-                .filter(chunk_id=chunk_id)
-                .first()
-            )
-        if chunk is None:
-            raise NotFound
+            chunk = Chunk.objects.readable(scope).with_document().filter(chunk_id=chunk_id).first()
+            if chunk is None:
+                raise missing_chunk(chunk_id, scope)
         return chunk
 
     def get_document(
         self, document_id: UUID, principal: Principal, *, current_scope: str | None = None
     ) -> Document:
-        """A document with its versions, newest first."""
+        """A document with its versions, newest first.
+
+        Raises `Deleted` to whoever could have seen it before it was deleted, `NotFound` otherwise.
+        """
+        scope = resolve_scope(principal, current_scope)
         with tenant_session(principal.tenant_id):
             document = (
-                Document.objects.readable(resolve_scope(principal, current_scope))
+                Document.objects.readable(scope)
                 .with_versions()
                 .filter(document_id=document_id)
                 .first()
             )
-        if document is None:
-            raise NotFound
+            if document is None:
+                raise missing_document(document_id, scope)
         return document
 
     def update(
@@ -226,7 +237,7 @@ class KnowledgeStore:
         updater = Updater(
             titles=self.ingestor.titles,
             secret_scanner=self.ingestor.secret_scanner,
-            vectors=self.ingestor.embedding.vectors if self.ingestor.embedding else None,
+            vectors=self.vectors,
         )
         return updater.update(document_id, principal, change, current_scope=current_scope)
 
@@ -237,8 +248,17 @@ class KnowledgeStore:
         *,
         current_scope: str | None = None,
         reason: str = "",
-    ) -> DeletionReceipt:
-        return delete_document(document_id, principal, current_scope=current_scope, reason=reason)
+    ) -> Deletion:
+        """Removes a document for real; see `delete_document`."""
+        return delete_document(
+            document_id, principal, self.vectors, current_scope=current_scope, reason=reason
+        )
+
+    def get_deletion(
+        self, deletion_id: UUID, principal: Principal, *, current_scope: str | None = None
+    ) -> Deletion:
+        """The receipt of a deletion, with what has become of the bytes; `NotFound` otherwise."""
+        return deletion_of(deletion_id, principal, current_scope=current_scope)
 
     def release_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> Chunk:
         """Lets a quarantined passage into the corpus."""

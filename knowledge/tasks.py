@@ -36,7 +36,7 @@ def merge_term_statistics() -> int:
     name="knowledge.discard_abandoned_versions", autoretry_for=(OperationalError,), max_retries=3
 )
 def discard_abandoned_versions() -> int:
-    return discard_abandoned(timedelta(days=settings.ABANDONED_INGEST_DAYS))
+    return discard_abandoned(timedelta(days=settings.ABANDONED_INGEST_DAYS), store().vectors)
 
 
 @shared_task(name="knowledge.roll_up_figures", autoretry_for=(OperationalError,), max_retries=3)

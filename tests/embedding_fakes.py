@@ -79,6 +79,9 @@ class FakeVectors:
     def move(self, chunk_sets: Sequence[UUID], *, space: int) -> None:
         self.published.update(dict.fromkeys(chunk_sets, space))
 
-    def discard(self, chunk_set: UUID) -> None:
-        for number in Chunk.objects.filter(chunk_set=chunk_set).values_list("pk", flat=True):
-            self.vectors.pop(number, None)
+    def discard(self, chunk_set: UUID) -> int:
+        numbers = Chunk.objects.filter(chunk_set=chunk_set).values_list("pk", flat=True)
+        return sum(self.vectors.pop(number, None) is not None for number in numbers)
+
+    def held(self, numbers: Sequence[int]) -> int:
+        return sum(number in self.vectors for number in numbers)

@@ -6,6 +6,7 @@ those of the live rows and a recount finds nothing else.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -57,8 +58,37 @@ _FREQUENCIES = """
         WHERE space = ANY (%(spaces)s::int[]) AND lexeme = ANY (%(lexemes)s::text[])
     ) AS counted GROUP BY lexeme
 """
+# After the deltas of the document's own rows are written: what then adds up to nothing in a space
+# is a word that occurs nowhere in it. Wherever else a delta of such a word waits, it goes when it
+# adds up to nothing there.
+_FORGET = """
+    WITH words AS (
+        SELECT DISTINCT i.space, word
+        FROM knowledge_chunk_index i CROSS JOIN LATERAL unnest(tsvector_to_array(i.tsv)) AS word
+        WHERE i.chunk IN ({chunks})
+    ), places AS (
+        SELECT space, word FROM words
+        UNION SELECT d.space, d.lexeme FROM knowledge_term_delta d
+        WHERE d.lexeme IN (SELECT word FROM words)
+    ), nowhere AS (
+        SELECT p.space, p.word FROM places p
+        WHERE 0 = coalesce((
+            SELECT sum(d.chunks) FROM knowledge_term_delta d
+            WHERE d.lexeme = p.word AND d.space = p.space
+        ), 0) + coalesce((
+            SELECT s.chunks FROM knowledge_term_statistic s
+            WHERE s.lexeme = p.word AND s.space = p.space
+        ), 0)
+    ), deltas AS (
+        DELETE FROM knowledge_term_delta d USING nowhere n
+        WHERE d.lexeme = n.word AND d.space = n.space
+    )
+    DELETE FROM knowledge_term_statistic s USING nowhere n
+    WHERE s.lexeme = n.word AND s.space = n.space
+"""
 _MERGE_LOCK = 0x5645_5242  # any constant of our own: one merger at a time
 _MERGE_BATCH = 50_000
+_FORGET_TRIES, _FORGET_PAUSE = 20, 0.05
 
 
 def publish(rows: Sequence[tuple[int, IndexRow]], *, space: int) -> None:
@@ -127,10 +157,30 @@ def move(document: Document, *, space: int) -> int:
 
 
 def remove(document: Document) -> int:
-    """Deletes every row of a document and what it counted. Returns how many rows went."""
+    """Deletes every row of a document, what it counted, and the words that now occur nowhere.
+
+    Returns how many rows went.
+    """
     _record(-1, _OF_DOCUMENT, document.pk)
+    _forget(document)
     gone, _ = ChunkIndex.objects.filter(chunk__chunk_set__version__document=document).delete()
     return gone
+
+
+def _forget(document: Document) -> None:
+    """Removes the words of a document that occur nowhere else.
+
+    Never beside a merge, which moves counts from one table to the other. It is not waited for
+    long, and never in the manner of a lock: a merge, or another deletion of several documents,
+    might wait for us in turn. What is left then goes with the next merge, within a minute.
+    """
+    for _ in range(_FORGET_TRIES):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_MERGE_LOCK])
+            if cursor.fetchone()[0]:
+                cursor.execute(_FORGET.format(chunks=_OF_DOCUMENT), {"id": document.pk})
+                return
+        time.sleep(_FORGET_PAUSE)
 
 
 def merge_statistics() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 from artifacts import store as artifacts
-from knowledge.adapters.database import now
 from knowledge.core.ports import VectorSink
 from knowledge.core.types import ChunkSetState
 from knowledge.models import Chunk, ChunkSet, DocumentVersion, UnfinishedVersion
@@ -16,7 +15,7 @@ def discard(unfinished: UnfinishedVersion, vectors: VectorSink | None) -> int:
     chunk_set = unfinished.chunk_set_id
     unfinished.delete()
     chunks = _discard(chunk_set, vectors)
-    artifacts.expire([unfinished.original_id], now())
+    artifacts.expire([unfinished.original_id])
     return chunks
 
 

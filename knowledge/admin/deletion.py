@@ -10,8 +10,7 @@ from uuid import UUID
 from django import forms
 from django.db.models import Count, Q, Sum
 
-from knowledge.lifecycle.delete import DeletionReceipt
-from knowledge.models import Chunk, ChunkIndex, Document, DocumentVersion, TracedPassage
+from knowledge.models import Chunk, ChunkIndex, Deletion, Document, DocumentVersion, TracedPassage
 
 REASON_LIMIT = 500
 
@@ -57,7 +56,7 @@ class Cascade:
         )
 
 
-def receipt_text(receipts: Sequence[DeletionReceipt]) -> str:
+def receipt_text(receipts: Sequence[Deletion]) -> str:
     """What went, in a sentence without a title: nothing of a deleted document is repeated."""
 
     def total(count: Any) -> int:

@@ -29,8 +29,7 @@ from knowledge.admin.document_page import document_context
 from knowledge.admin.passage_search import passage_context
 from knowledge.admin.visits import note_visit
 from knowledge.core.types import ChunkSetState
-from knowledge.lifecycle.delete import DeletionReceipt
-from knowledge.models import Chunk, ChunkSet, Document, DocumentVersion, UnfinishedVersion
+from knowledge.models import Chunk, ChunkSet, Deletion, Document, DocumentVersion, UnfinishedVersion
 from knowledge.wiring import store
 
 _DELETED_AT_ONCE = 50
@@ -289,7 +288,7 @@ class DocumentAdmin(OperatorAdmin):
         return TemplateResponse(request, "admin/knowledge/document/delete.html", context)
 
     def _delete(self, request: HttpRequest, documents: Sequence[Document]) -> None:
-        receipts: list[DeletionReceipt] = []
+        receipts: list[Deletion] = []
         form = DeletionForm(request.POST)
         reason = form.cleaned_data["reason"] if form.is_valid() else ""
         # Always in the same order: two operators who delete the same documents take turns.

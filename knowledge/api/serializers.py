@@ -36,6 +36,7 @@ from knowledge.core.types import (
 )
 from knowledge.core.wording import REASON_LIMIT, TITLE_LIMIT
 from knowledge.lifecycle.conversations import DocumentOutcome
+from knowledge.models.deletion import PENDING_SWEEP, SWEPT
 from knowledge.retrieval.citations import MOST_CITATIONS, RecordedAnswer
 from knowledge.retrieval.replay import BlockState, PassageState
 from knowledge.retrieval.verify import MOST_QUOTES, Quote
@@ -767,15 +768,42 @@ class DocumentDetailSerializer(DocumentSerializer):
 
 
 class DeletionReceiptSerializer(serializers.Serializer[Any]):
+    """What went, by store. It can be read again under its id."""
+
+    deletion_id = serializers.UUIDField()
     document_id = serializers.UUIDField()
     deleted_at = serializers.DateTimeField()
     versions = serializers.IntegerField()
     chunk_sets = serializers.IntegerField()
     chunks = serializers.IntegerField()
     index_rows = serializers.IntegerField()
-    traced_passages = serializers.IntegerField()
+    embeddings = serializers.IntegerField()
+    traced_passages = serializers.IntegerField(help_text="Scrubbed: ids stay, words went.")
+    proposals = serializers.IntegerField(help_text="Proposals that became it, scrubbed.")
+    jobs = serializers.IntegerField()
+    proof = serializers.DictField(
+        source="left",
+        child=serializers.IntegerField(),
+        help_text="What a query of each store found afterwards, before anything was committed:"
+        " zero everywhere, or nothing would have been deleted.",
+    )
     sources = serializers.ListField(child=serializers.UUIDField())
-    bytes_state = serializers.CharField()
+    bytes_state = serializers.ChoiceField(
+        choices=[PENDING_SWEEP, SWEPT],
+        help_text="`pending_sweep` until the sweeper has removed the bytes of every source.",
+    )
+
+
+class DeletedSerializer(serializers.Serializer[Any]):
+    """The problem `deleted`."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    deleted_at = serializers.DateTimeField()
+    deletion_id = serializers.UUIDField(help_text="Its receipt: `/v1/deletions/{deletion_id}`.")
 
 
 class ConversationDocumentSerializer(serializers.Serializer[Any]):

@@ -40,4 +40,5 @@ urlpatterns = [
     path("v1/documents", views.DocumentsView.as_view(), name="documents"),
     path("v1/documents/<uuid:document_id>", views.DocumentView.as_view(), name="document"),
     path("v1/documents/<uuid:document_id>/versions", views.VersionsView.as_view(), name="versions"),
+    path("v1/deletions/<uuid:deletion_id>", views.DeletionView.as_view(), name="deletion"),
 ]

@@ -26,6 +26,8 @@ from knowledge.tasks import hint
 from knowledge.wiring import store
 
 S = TypeVar("S", bound="Serializer[Any]")
+# What is said of what is gone, to whoever could have seen it.
+GONE = {(410, "application/problem+json"): shapes.DeletedSerializer}
 
 
 def parsed(serializer: type[S], data: Any) -> S:
@@ -173,7 +175,7 @@ class ChunkView(KnowledgeView):
     @extend_schema(
         operation_id="chunks_retrieve",
         parameters=[ReadQuerySerializer],
-        responses={200: shapes.ChunkSerializer},
+        responses={200: shapes.ChunkSerializer, **GONE},
     )
     def get(self, request: Request, chunk_id: str) -> Response:
         """Resolves a citation to its words, lines, version and source."""
@@ -271,7 +273,7 @@ class DocumentView(KnowledgeView):
     @extend_schema(
         operation_id="documents_retrieve",
         parameters=[ReadQuerySerializer],
-        responses={200: shapes.DocumentDetailSerializer},
+        responses={200: shapes.DocumentDetailSerializer, **GONE},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """A document and its versions, newest first."""
@@ -303,7 +305,7 @@ class DocumentView(KnowledgeView):
     @extend_schema(
         operation_id="documents_delete",
         parameters=[shapes.DeleteQuerySerializer],
-        responses={200: shapes.DeletionReceiptSerializer},
+        responses={200: shapes.DeletionReceiptSerializer, **GONE},
     )
     def delete(self, request: Request, document_id: UUID) -> Response:
         """Deletes a document for real and says what went."""
@@ -318,10 +320,25 @@ class VersionsView(KnowledgeView):
     @extend_schema(
         operation_id="documents_versions",
         parameters=[ReadQuerySerializer],
-        responses={200: shapes.VersionSerializer(many=True)},
+        responses={200: shapes.VersionSerializer(many=True), **GONE},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """The versions of a document, newest first."""
         asked = query_of(ReadQuerySerializer, request)
         document = store().get_document(document_id, self.principal(), **asked)
         return Response(shapes.VersionSerializer(document.versions.all(), many=True).data)
+
+
+class DeletionView(KnowledgeView):
+    """The receipt of a deletion."""
+
+    @extend_schema(
+        operation_id="deletions_retrieve",
+        parameters=[ReadQuerySerializer],
+        responses={200: shapes.DeletionReceiptSerializer},
+    )
+    def get(self, request: Request, deletion_id: UUID) -> Response:
+        """What went with a document that the caller could have seen, and whether the bytes are gone."""
+        asked = query_of(ReadQuerySerializer, request)
+        receipt = store().get_deletion(deletion_id, self.principal(), **asked)
+        return Response(shapes.DeletionReceiptSerializer(receipt).data)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from access.errors import Forbidden, Malformed, Unavailable, VerbatimError
 
@@ -253,6 +255,30 @@ class LegalHold(KnowledgeError):
 
     code = "legal_hold"
     status = 409
+
+
+class Deleted(KnowledgeError):
+    """This has been deleted; nothing of it is left to show.
+
+    Said only to whoever could have seen it; for everybody else it never existed.
+    """
+
+    code = "deleted"
+    status = 410
+
+    def __init__(self, *, deleted_at: datetime, deletion_id: UUID) -> None:
+        self.deleted_at = deleted_at
+        super().__init__(
+            deleted_at=deleted_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            deletion_id=str(deletion_id),
+        )
+
+
+class DeletionIncomplete(KnowledgeError):
+    """Something of the document was still there after its deletion, so nothing was deleted."""
+
+    code = "deletion_incomplete"
+    status = 500
 
 
 class ConversationDeleted(KnowledgeError):

@@ -116,8 +116,12 @@ class VectorSink(Protocol):
         """Takes the vectors of chunk sets, retired ones too, from their space to another."""
         ...
 
-    def discard(self, chunk_set: UUID) -> None:
-        """Deletes the vectors of a chunk set that was never published."""
+    def discard(self, chunk_set: UUID) -> int:
+        """Deletes the vectors of a chunk set in any state, before its chunks. Returns how many."""
+        ...
+
+    def held(self, numbers: Sequence[int]) -> int:
+        """How many vectors there are of these chunks, by number, whether they still exist or not."""
         ...
 
 

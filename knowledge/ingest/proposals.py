@@ -9,7 +9,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Q
-from django.utils import timezone
 
 from access.errors import NotFound
 from access.principal import Principal
@@ -17,6 +16,7 @@ from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Sensitivity
 from artifacts import store as artifacts
 from artifacts.models import ArtifactOrigin
+from knowledge.adapters.database import now
 from knowledge.core import fingerprint
 from knowledge.core.errors import ProposalDecided, Refused
 from knowledge.core.scanning import SecretGate
@@ -74,7 +74,7 @@ def propose(ingestor: Ingestor, asked: ProposalRequest, principal: Principal) ->
             doc_date=plan.doc_date,
             language=plan.language,
             **_to_review(plan),
-            expires_at=timezone.now() + timedelta(days=settings.PROPOSAL_DAYS),
+            expires_at=now() + timedelta(days=settings.PROPOSAL_DAYS),
         )
         _record(
             KnowledgeEvent.PROPOSAL_PARKED,
@@ -147,7 +147,7 @@ def expire_proposals() -> None:
     while _expire_some():
         pass
     over = Q(job__isnull=True) | Q(job__state__in=[JobState.DONE, JobState.REFUSED])
-    late = Q(job__state=JobState.FAILED, expires_at__lte=timezone.now())
+    late = Q(job__state=JobState.FAILED, expires_at__lte=now())
     with operations_session():
         served = RetentionProposal.objects.filter(
             over | late, decision=ProposalDecision.APPROVED, snapshot__isnull=False
@@ -166,7 +166,7 @@ def _expire_some() -> bool:
         )
         for proposal in due:
             proposal.decision = ProposalDecision.EXPIRED
-            proposal.decided_at = timezone.now()
+            proposal.decided_at = now()
             proposal.save(update_fields=["decision", "decided_at"])
             _let_go(proposal)
             _record(KnowledgeEvent.PROPOSAL_EXPIRED, proposal, actor=None)
@@ -228,7 +228,7 @@ def _decide(
         .update(
             decision=decision,
             decided_by=operator.principal_id,
-            decided_at=timezone.now(),
+            decided_at=now(),
             decision_reason=reason,
         )
     )
@@ -247,7 +247,7 @@ def _decide(
 
 def _let_go(proposal: RetentionProposal) -> None:
     if proposal.snapshot_id is not None:
-        artifacts.expire([proposal.snapshot_id], timezone.now())
+        artifacts.expire([proposal.snapshot_id])
     proposal.snapshot = None
     proposal.passages = []
     proposal.save(update_fields=["snapshot", "passages"])

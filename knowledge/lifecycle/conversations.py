@@ -8,19 +8,15 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from django.utils import timezone
-
 from access.principal import Principal
 from access.tenancy import tenant_session
 from artifacts import store as artifacts
-from knowledge.adapters.database import lock_document
+from knowledge.adapters.database import lock_document, now
 from knowledge.core.errors import LegalHold
-from knowledge.lifecycle.delete import (
-    DeletionReceipt,
-    record_legal_hold,
-    withdraw_document,
-)
-from knowledge.models import Attachment, Conversation, IngestJob, KnowledgeEvent
+from knowledge.core.ports import VectorSink
+from knowledge.lifecycle.delete import record_legal_hold, withdraw_document
+from knowledge.models import Attachment, Conversation, Deletion, IngestJob, KnowledgeEvent
+from knowledge.models.deletion import PENDING_SWEEP, SWEPT
 
 
 class DocumentOutcome(StrEnum):
@@ -41,7 +37,7 @@ class ConversationDocument:
 
     document_id: UUID
     outcome: DocumentOutcome
-    receipt: DeletionReceipt | None = None
+    receipt: Deletion | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +48,20 @@ class ConversationReceipt:
     deleted_at: datetime
     attachments: int
     documents: tuple[ConversationDocument, ...]
-    bytes_state: str = "pending_sweep"
+
+    @property
+    def bytes_state(self) -> str:
+        """`pending_sweep` while bytes that this call let go of are still there."""
+        pending = any(one.receipt and one.receipt.bytes_left for one in self.documents)
+        return PENDING_SWEEP if self.attachments or pending else SWEPT
 
 
 def delete_conversation(
-    conversation_id: str, principal: Principal, *, reason: str = ""
+    conversation_id: str,
+    principal: Principal,
+    vectors: VectorSink | None = None,
+    *,
+    reason: str = "",
 ) -> ConversationReceipt:
     """Removes a conversation's files, what they became and what they were about to become.
 
@@ -70,12 +75,13 @@ def delete_conversation(
         ids = {one for one in left.values_list("document_id", flat=True) if one is not None}
         # Always in the same order, so that two deletions take turns.
         documents = [
-            _withdraw(document_id, conversation, principal, reason) for document_id in sorted(ids)
+            _withdraw(document_id, conversation, principal, vectors, reason)
+            for document_id in sorted(ids)
         ]
         held = [one.document_id for one in documents if one.outcome is DocumentOutcome.HELD]
         receipt = ConversationReceipt(
             conversation_id=conversation_id,
-            deleted_at=conversation.deleted_at or timezone.now(),
+            deleted_at=conversation.deleted_at or now(),
             # What is held keeps its file too.
             attachments=_remove(list(left.exclude(document_id__in=held))),
             documents=tuple(documents),
@@ -93,13 +99,17 @@ def _closed(conversation_id: str, principal: Principal) -> Conversation:
         conversation_id=conversation_id,
     )
     if conversation.deleted_at is None:
-        conversation.deleted_at = timezone.now()
+        conversation.deleted_at = now()
         conversation.save(update_fields=["deleted_at"])
     return conversation
 
 
 def _withdraw(
-    document_id: UUID, conversation: Conversation, principal: Principal, reason: str
+    document_id: UUID,
+    conversation: Conversation,
+    principal: Principal,
+    vectors: VectorSink | None,
+    reason: str,
 ) -> ConversationDocument:
     """Deletes the document unless another conversation of the principal sent it as well."""
     # A worker publishes under this lock, and only while its job is there.
@@ -113,7 +123,7 @@ def _withdraw(
     if elsewhere.exists():
         return ConversationDocument(document_id=document_id, outcome=DocumentOutcome.KEPT)
     try:
-        gone = withdraw_document(document_id, principal, reason=reason)
+        gone = withdraw_document(document_id, principal, vectors, reason=reason)
     except LegalHold:
         record_legal_hold(document_id, principal)
         return ConversationDocument(document_id=document_id, outcome=DocumentOutcome.HELD)
@@ -124,7 +134,7 @@ def _withdraw(
 def _remove(attachments: Sequence[Attachment]) -> int:
     files = [attachment.artifact_id for attachment in attachments]
     Attachment.objects.filter(pk__in=[attachment.pk for attachment in attachments]).delete()
-    artifacts.expire(files, timezone.now())
+    artifacts.expire(files)
     return len(files)
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from access.errors import Forbidden, NotFound
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from access.errors import Forbidden
 from access.principal import Principal
 from access.tenancy import tenant_session
 from access.trust import Scope
 from artifacts import store as artifacts
-from knowledge.adapters import term_index
+from artifacts.models import Artifact
+from knowledge.adapters import term_index, tombstones
 from knowledge.adapters import unfinished as leftovers
-from knowledge.adapters.database import lock_document, now
-from knowledge.core.errors import LegalHold
+from knowledge.adapters.database import lock_document, lock_for_deletion, now
+from knowledge.core.errors import DeletionIncomplete, LegalHold
+from knowledge.core.ports import VectorSink
 from knowledge.core.scope import ReadScope, resolve_scope
+from knowledge.lifecycle.tombstones import missing_document
 from knowledge.models import (
     Chunk,
     ChunkSet,
+    DeletedChunk,
+    Deletion,
     Document,
     DocumentVersion,
     IngestJob,
@@ -30,35 +38,24 @@ from knowledge.models import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionReceipt:
-    """What went, by store. The bytes go with the sweeper's next pass: `pending_sweep`."""
-
-    document_id: UUID
-    deleted_at: datetime
-    versions: int
-    chunk_sets: int
-    chunks: int
-    index_rows: int
-    traced_passages: int
-    sources: tuple[UUID, ...]
-    bytes_state: str = "pending_sweep"
-
-
 def delete_document(
     document_id: UUID,
     principal: Principal,
+    vectors: VectorSink | None = None,
     *,
     current_scope: str | None = None,
     reason: str = "",
-) -> DeletionReceipt:
+) -> Deletion:
     """One transaction removes all of it; `expires_at = now` hands the bytes to the sweeper.
+
+    What is left is a row without content: the tombstone, and the receipt that this returns.
 
     An unfinished version goes too, and so do the background jobs of the document: what they were
     about to add would come back after it. A document whose first version is unfinished can be
     deleted, which is how to give it up.
 
-    Raises `NotFound` when the caller may not see it, `Forbidden` when it is another principal's
+    Raises `NotFound` when the caller may not see it, `Deleted` when it is gone already, `Forbidden`
+    when it is another principal's
     and the key lacks `knowledge.delete`, `LegalHold` when it is held (which is recorded).
     """
     try:
@@ -68,7 +65,8 @@ def delete_document(
             scope = resolve_scope(principal, current_scope)
             unfinished = UnfinishedVersion.objects.filter(document_id=document_id).first()
             document = _document(document_id, principal, scope, unfinished)
-            return _delete(document_id, document, unfinished, principal=principal, reason=reason)
+            doomed = _Doomed(document_id, document, unfinished)
+            return _delete(doomed, principal, vectors, reason=reason)
     except LegalHold:
         with tenant_session(principal.tenant_id):
             record_legal_hold(document_id, principal)
@@ -76,8 +74,8 @@ def delete_document(
 
 
 def withdraw_document(
-    document_id: UUID, principal: Principal, *, reason: str
-) -> DeletionReceipt | None:
+    document_id: UUID, principal: Principal, vectors: VectorSink | None, *, reason: str
+) -> Deletion | None:
     """Deletes a document with what the principal withdraws, wherever it is visible by now.
 
     Under the document's lock, in the caller's transaction. `None` when there is none of theirs,
@@ -90,7 +88,7 @@ def withdraw_document(
         return None
     if document is not None and document.legal_hold:
         raise LegalHold
-    return _delete(document_id, document, unfinished, principal=principal, reason=reason)
+    return _delete(_Doomed(document_id, document, unfinished), principal, vectors, reason=reason)
 
 
 def record_legal_hold(document_id: UUID, principal: Principal) -> None:
@@ -109,9 +107,9 @@ def _document(
     if document is None:
         spaces = VisibilitySpace.objects.visible_to(scope)
         if unfinished is None or not spaces.filter(pk=unfinished.space_id).exists():
-            raise NotFound
+            raise missing_document(document_id, scope)
         if Document.objects.filter(document_id=document_id).exists():  # rescoped out of sight
-            raise NotFound
+            raise missing_document(document_id, scope)
     owner = document or unfinished
     own = owner is not None and owner.ingested_by_principal_id == principal.principal_id
     if not own and Scope.DELETE not in principal.scopes:
@@ -121,68 +119,133 @@ def _document(
     return document
 
 
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    """A document, its unfinished version, or both: there is one of them at least."""
+
+    document_id: UUID
+    document: Document | None
+    unfinished: UnfinishedVersion | None
+
+    @property
+    def owner(self) -> Document | UnfinishedVersion:
+        found = self.document or self.unfinished
+        if found is None:
+            raise LookupError("there is nothing to delete")
+        return found
+
+    def chunk_sets(self) -> list[UUID]:
+        """Live, retired, and those whose chunks are still being committed."""
+        of_document = Q(version__document_id=self.document_id)
+        if self.unfinished is not None:
+            of_document |= Q(pk=self.unfinished.chunk_set_id)
+        return list(ChunkSet.objects.filter(of_document).values_list("pk", flat=True))
+
+    def sources(self) -> dict[UUID, str]:
+        """The artifacts that are the document's own, by id: their storage keys."""
+        versions = DocumentVersion.objects.filter(document_id=self.document_id)
+        snapshots = RetentionProposal.objects.filter(
+            document_id=self.document_id, snapshot__isnull=False
+        )
+        owned = Q(pk__in=versions.values("source")) | Q(pk__in=snapshots.values("snapshot"))
+        if self.unfinished is not None:
+            owned |= Q(pk=self.unfinished.original_id)
+        return dict(Artifact.objects.filter(owned).values_list("pk", "storage_key"))
+
+
 def _delete(
-    document_id: UUID,
-    document: Document | None,
-    unfinished: UnfinishedVersion | None,
-    *,
-    principal: Principal,
-    reason: str,
-) -> DeletionReceipt:
-    # The sweeper asks the database what is due, so its clock says when.
+    doomed: _Doomed, principal: Principal, vectors: VectorSink | None, *, reason: str
+) -> Deletion:
+    document_id, document = doomed.document_id, doomed.document
+    # Searches that are about to show it record that first; what they record is scrubbed below.
+    lock_for_deletion(document_id)
     at = now()
-    IngestJob.objects.filter(document_id=document_id).delete()
-    _scrub_proposals(document_id, at)
-    chunks = chunk_sets = index_rows = version_count = 0
-    sources: tuple[UUID, ...] = ()
-    if unfinished is not None:
-        sources = (unfinished.original_id,)
-        chunks, chunk_sets = leftovers.discard(unfinished, None), 1
-    traced = TracedPassage.objects.filter(document_id=document_id, deleted_at__isnull=True).update(
-        deleted_at=at, title="", heading_path=[], doc_date=None
-    )
-    if document is not None:
-        versions = DocumentVersion.objects.filter(document=document)
-        kept = tuple(versions.values_list("source_id", flat=True))
-        index_rows = term_index.remove(document)
-        chunks += Chunk.objects.filter(chunk_set__version__document=document).delete()[0]
-        chunk_sets += ChunkSet.objects.filter(version__document=document).delete()[0]
-        version_count, _ = versions.delete()
-        artifacts.expire(list(kept), at)
-        sources += kept
-        document.delete()
-    receipt = DeletionReceipt(
+    deletion_id = uuid4()
+    chunk_sets, sources = doomed.chunk_sets(), doomed.sources()
+    tombstones.keep_ids(deletion_id, chunk_sets)
+    gone = {
+        "jobs": IngestJob.objects.filter(document_id=document_id).delete()[0],
+        "proposals": _scrub_proposals(document_id),
+        "embeddings": sum(vectors.discard(one) for one in chunk_sets) if vectors else 0,
+        "traced_passages": TracedPassage.objects.filter(
+            document_id=document_id, deleted_at__isnull=True
+        ).update(deleted_at=at, title="", heading_path=[], doc_date=None),
+        "chunk_sets": len(chunk_sets),
+        "index_rows": term_index.remove(document) if document else 0,
+        "chunks": 0,
+        "versions": 0,
+    }
+    owner = doomed.owner
+    deletion = Deletion(
+        deletion_id=deletion_id,
+        tenant_id=principal.tenant_id,
         document_id=document_id,
+        space_id=owner.space_id,
+        ingested_by_principal_id=owner.ingested_by_principal_id,
+        readable=document is not None,
+        actor=principal.principal_id,
+        surface=principal.surface,
+        reason=reason,
         deleted_at=at,
-        versions=version_count,
-        chunk_sets=chunk_sets,
-        chunks=chunks,
-        index_rows=index_rows,
-        traced_passages=traced,
-        sources=sources,
+        sources=list(sources),
+        storage_keys=list(sources.values()),
     )
+    if doomed.unfinished is not None:
+        gone["chunks"] += leftovers.discard(doomed.unfinished, None)
+    if document is not None:
+        gone["chunks"] += Chunk.objects.filter(chunk_set__version__document=document).delete()[0]
+        ChunkSet.objects.filter(version__document=document).delete()
+        gone["versions"] = DocumentVersion.objects.filter(document=document).delete()[0]
+        document.delete()
+    artifacts.expire(list(sources))
+    for store, count in gone.items():
+        setattr(deletion, store, count)
+    deletion.left = _left(deletion, vectors)
+    if any(deletion.left.values()):
+        raise DeletionIncomplete(left=deletion.left)
+    deletion.save(force_insert=True)
     _record(
         KnowledgeEvent.DELETED,
-        receipt.document_id,
+        document_id,
         principal,
         {
+            "deletion_id": str(deletion_id),
             "reason": reason,
-            "versions": receipt.versions,
-            "chunks": receipt.chunks,
-            "index_rows": receipt.index_rows,
-            "traced_passages": receipt.traced_passages,
+            **gone,
             "source_artifact_ids": [str(source) for source in sources],
         },
     )
-    return receipt
+    return deletion.with_bytes_state()
 
 
-def _scrub_proposals(document_id: UUID, now: datetime) -> None:
+def _left(deletion: Deletion, vectors: VectorSink | None) -> Mapping[str, int]:
+    """Asks every store again, in the transaction of the deletion: all counts must be zero."""
+    of_document = {"document_id": deletion.document_id}
+    chunks, index_rows = tombstones.chunks_and_index_rows_left(deletion.pk)
+    numbers = DeletedChunk.objects.filter(deletion_id=deletion.pk).values_list("number", flat=True)
+    sources = Artifact.objects.filter(pk__in=deletion.sources)
+    return {
+        "documents": Document.objects.filter(**of_document).count(),
+        "versions": DocumentVersion.objects.filter(**of_document).count()
+        + UnfinishedVersion.objects.filter(**of_document).count(),
+        "chunk_sets": ChunkSet.objects.filter(version__document_id=deletion.document_id).count(),
+        "chunks": chunks,
+        "index_rows": index_rows,
+        "embeddings": vectors.held(list(numbers)) if vectors else 0,
+        "traced_passages": TracedPassage.objects.filter(
+            ~Q(title="") | Q(deleted_at__isnull=True), **of_document
+        ).count(),
+        "proposals": RetentionProposal.objects.filter(
+            ~Q(title="") | Q(snapshot__isnull=False), **of_document
+        ).count(),
+        "jobs": IngestJob.objects.filter(**of_document).count(),
+        "sources": sources.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=Now())).count(),
+    }
+
+
+def _scrub_proposals(document_id: UUID) -> int:
     """A proposal that became the document keeps who decided and when, and none of its words."""
-    proposals = RetentionProposal.objects.filter(document_id=document_id)
-    snapshots = proposals.filter(snapshot__isnull=False).values_list("snapshot_id", flat=True)
-    artifacts.expire([one for one in snapshots if one is not None], now)
-    proposals.update(
+    return RetentionProposal.objects.filter(document_id=document_id).update(
         snapshot=None, passages=[], title="", filename="", reason="", decision_reason=""
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from access.errors import Forbidden, Malformed, NotFound
+from access.errors import Forbidden, Malformed
 from access.principal import Principal
 from access.tenancy import tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
@@ -22,6 +22,7 @@ from knowledge.core.scanning import SecretGate
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import ChunkSetState, DocumentChange, Visibility
 from knowledge.core.wording import checked_reason, checked_title
+from knowledge.lifecycle.tombstones import missing_document
 from knowledge.models import ChunkSet, Document, KnowledgeEvent, VisibilitySpace
 
 
@@ -50,7 +51,7 @@ class Updater:
         with `knowledge.delete`, all of it for an operator; a key needs a turn of USER trust.
         Raises `ScopeMissing`, `UntrustedOrigin`, `Malformed` (nothing to change, a project without
         need or the other way round), `InvalidTitle`, `SecretFound`, `ReasonMissing` (lifting a hold
-        takes one), `ProjectForbidden`, `SensitivityAboveCeiling`, `NotFound`, and `Forbidden` when
+        takes one), `ProjectForbidden`, `SensitivityAboveCeiling`, `NotFound`, `Deleted`, and `Forbidden` when
         another principal admitted the document.
         """
         _require_rights(principal, change)
@@ -65,7 +66,7 @@ class Updater:
             documents = Document.objects.readable(scope).filter(document_id=document_id)
             document = documents.select_related("space").first()
             if document is None:
-                raise NotFound
+                raise missing_document(document_id, scope)
             recorder = _Recorder(document, principal, reason)
             if title is not None or change.rescopes:
                 _require_own(document, principal)

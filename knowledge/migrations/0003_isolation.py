@@ -49,6 +49,8 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_citation"),
         tenant_isolation("knowledge_dailyfigures"),
         tenant_isolation("knowledge_preturnpolicy"),
+        tenant_isolation("knowledge_deletion"),
+        tenant_isolation("knowledge_deletedchunk"),
         INDEX_STORAGE,
         INDEX_OF_ADMITTED,
     ]

@@ -4,6 +4,7 @@ from knowledge.models.admission import PiiPolicy
 from knowledge.models.attachment import Attachment, Conversation
 from knowledge.models.chunk import Chunk, ChunkSet, QuarantinedChunk
 from knowledge.models.citation import Citation, CitedAnswer
+from knowledge.models.deletion import DeletedChunk, Deletion
 from knowledge.models.document import Document, DocumentVersion, VisibilitySpace
 from knowledge.models.events import KnowledgeEvent, RefusalCount
 from knowledge.models.figures import DailyFigures
@@ -23,6 +24,8 @@ __all__ = [
     "CitedAnswer",
     "Conversation",
     "DailyFigures",
+    "DeletedChunk",
+    "Deletion",
     "Document",
     "DocumentVersion",
     "IngestJob",

@@ -8,6 +8,7 @@ from functools import cache
 
 from django.db.models import F
 
+from knowledge.adapters.database import hold_against_deletion
 from knowledge.core.scope import ReadScope
 from knowledge.core.types import Authority, Candidate, RankedPassage
 from knowledge.models import Chunk
@@ -97,7 +98,12 @@ def _searchable(shape: ReadScope, *, as_of: bool) -> Prepared:
 
 
 def with_text(passages: Sequence[RankedPassage]) -> tuple[RankedPassage, ...]:
-    """The chosen passages with their words; one that was deleted meanwhile is gone."""
+    """The chosen passages with their words; one that was deleted meanwhile is gone.
+
+    What is shown cannot be deleted before the trace of it is written, so that no trace keeps the
+    title of a document that is gone.
+    """
+    hold_against_deletion(passage.candidate.document_id for passage in passages)
     ids = [passage.candidate.chunk_id for passage in passages]
     texts = dict(Chunk.objects.filter(chunk_id__in=ids).values_list("chunk_id", "text"))
     return tuple(

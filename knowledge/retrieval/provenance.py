@@ -13,6 +13,7 @@ from knowledge.core.scope import resolve_scope
 from knowledge.models import (
     Attachment,
     ChunkSet,
+    Deletion,
     Document,
     DocumentVersion,
     KnowledgeEvent,
@@ -62,6 +63,7 @@ def _of_documents(ids: set[UUID], principal: Principal) -> set[UUID]:
         principal_id=principal.principal_id,
         document_id__isnull=False,
     )
+    gone = Deletion.objects.filter(document_id__in=ids, readable=True)
     done = KnowledgeEvent.objects.filter(actor=principal.principal_id, **own)
     with tenant_session(principal.tenant_id):
         spaces = VisibilitySpace.objects.visible_in_any_project(
@@ -69,6 +71,7 @@ def _of_documents(ids: set[UUID], principal: Principal) -> set[UUID]:
         )
         return {
             *Document.objects.filter(space__in=spaces, pk__in=ids).values_list("pk", flat=True),
+            *gone.filter(space__in=spaces).values_list("document_id", flat=True),
             *ChunkSet.objects.filter(version__document__space__in=spaces, pk__in=ids).values_list(
                 "pk", flat=True
             ),

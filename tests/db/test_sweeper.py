@@ -28,7 +28,7 @@ from tests.support import admit, ask, principal, upload
 
 def expire(*given: Artifact) -> None:
     with operations_session():
-        artifacts.expire([artifact.pk for artifact in given], timezone.now())
+        artifacts.expire([artifact.pk for artifact in given])
 
 
 def rows() -> set[str]:

@@ -68,6 +68,8 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         store().record_answer(
             searched.trace_id, principal(tenant=tenant), answered=True, citations=[cited]
         )
+        gone = admit(f"The {tenant} hose is gone.\n", by=principal(tenant=tenant))
+        store().delete(gone.document_id, principal(tenant=tenant))
         store().ingest_later(long_request(tenant), principal(tenant=tenant))
         leave_unfinished(long_request(tenant), principal(tenant=tenant))
         make_attachment(tenant)
