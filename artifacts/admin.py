@@ -27,13 +27,19 @@ class DueFilter(admin.SimpleListFilter):
     parameter_name = "due"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("kept", "kept"), ("later", "expires later"), ("due", "due for the sweeper")]
+        return [
+            ("kept", "kept"),
+            ("later", "expires later"),
+            ("due", "due for the sweeper"),
+            ("stuck", "could not be swept"),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         conditions = {
             "kept": Q(expires_at__isnull=True),
             "later": Q(expires_at__gt=Now()),
             "due": Q(expires_at__lte=Now()),
+            "stuck": Q(sweep_failed_at__isnull=False),
         }
         condition = conditions.get(self.value() or "")
         return queryset if condition is None else queryset.filter(condition)
@@ -66,6 +72,9 @@ class ArtifactAdmin(OperatorAdmin):
         "sha256",
         "created_at",
         "expires_at",
+        "sweep_attempts",
+        "sweep_error",
+        "sweep_failed_at",
     )
     change_form_template = "admin/artifacts/artifact/change_form.html"
 

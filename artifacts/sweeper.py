@@ -1,130 +1,219 @@
 """The one place where bytes die.
 
 Safe to run twice, at the same time, and to be killed at any point: the bytes go first and the
-row last, so that whatever is interrupted is found again by the next run.
+row last, so that whatever is interrupted is found again by the next run. What is due, and how long
+ago anything was, is the database's to say: the clock of the host that sweeps is asked nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final, Protocol
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
+from django.db.models import F
+from django.db.models.functions import Now
 
+from access.clock import now
 from access.tenancy import operations_session
 from artifacts.blobs import blob_store
-from artifacts.models import Artifact
+from artifacts.models import Artifact, SweepRun
 from artifacts.store import needed
 
 logger = logging.getLogger(__name__)
 _BATCH = 200
+# So many failures without a success in between: the storage is away, and the next run tries again.
+_GIVE_UP_AFTER: Final = 20
+_KEPT_RUNS: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepReport:
-    """How many artifacts went, how many could not go yet, how many blobs had no row."""
+    """What a pass did: artifacts and blobs without a row that went, and what could not go yet.
+
+    `expired` counts the rows of other layers that let go of their bytes because of this pass. Of a
+    dry run the counts are what a pass would try now, and `failed` those among them that could not
+    go the last time.
+    """
 
     swept: int = 0
     failed: int = 0
     orphans: int = 0
+    expired: int = 0
 
 
-_beforehand: list[Callable[[], None]] = []
+class Expiry(Protocol):
+    """What a layer above lets go of before each sweep."""
+
+    def __call__(self, *, dry_run: bool) -> int:
+        """Hands over what its own rows kept until now, or only counts it. Returns how many."""
+        ...
 
 
-def register_expiry(expire: Callable[[], None]) -> None:
+_beforehand: list[Expiry] = []
+
+
+def register_expiry(expire: Expiry) -> None:
     """Lets a layer above hand over, before each sweep, what its own rows kept until now."""
     _beforehand.append(expire)
 
 
-def sweep(*, dry_run: bool = False) -> SweepReport:
+def sweep(*, dry_run: bool = False, by: str = "sweeper") -> SweepReport:
     """Removes the blob and the row of every expired artifact, and blobs that have no row.
 
     A blob without a row is removed only after `ORPHAN_GRACE_HOURS`: an ingest writes its source
-    before the transaction that names it.
+    before the transaction that names it. What the storage does not let go is on record at its
+    artifact and is tried again by every run. The run is on record too, unless it is a dry one.
     """
-    if not dry_run:
-        for expire in _beforehand:
-            expire()
-    swept, failed = _sweep_expired(dry_run=dry_run)
-    orphans, stuck = _sweep_orphans(dry_run=dry_run)
-    report = SweepReport(swept=swept, failed=failed + stuck, orphans=orphans)
+    if dry_run:
+        return _forecast()
+    run = _begin(by)
+    expired = sum(expire(dry_run=False) for expire in _beforehand)
+    swept, failed = _sweep_expired()
+    orphans, stuck, error = _sweep_orphans()
+    report = SweepReport(swept=swept, failed=failed + stuck, orphans=orphans, expired=expired)
+    _finish(run, report, error)
     logger.info(
         "sweep_finished",
-        extra={"swept": report.swept, "failed": report.failed, "orphans": report.orphans},
+        extra={
+            "swept": report.swept,
+            "failed": report.failed,
+            "orphans": report.orphans,
+            "expired": report.expired,
+        },
     )
     return report
 
 
-def _sweep_expired(*, dry_run: bool) -> tuple[int, int]:
-    if dry_run:
-        with operations_session():
-            return Artifact.objects.expired().exclude(needed()).count(), 0
+# --- expired artifacts -----------------------------------------------------------------------
+
+
+def _sweep_expired() -> tuple[int, int]:
     swept, failed = 0, set[UUID]()
+    in_a_row = 0
     while True:
         with operations_session(), transaction.atomic():
             # Locked rows belong to a sweep that is running now; skipping them is what makes two
-            # at once safe.
-            due = list(
+            # at once safe. Those that have failed before come last.
+            locked = list(
                 Artifact.objects.expired()
                 .exclude(pk__in=failed)
                 # Whatever its time says: what a document stands on stays.
                 .exclude(needed())
                 .select_for_update(skip_locked=True)
-                .order_by("expires_at")[:_BATCH]
+                .order_by("sweep_attempts", "expires_at")[:_BATCH]
             )
             gone = []
-            for artifact in due:
-                try:
-                    blob_store().delete(artifact.storage_key)
-                except OSError as error:
+            for artifact in _still_due(locked):
+                error = _removed(artifact.storage_key, artifact_id=str(artifact.pk))
+                if error:
                     failed.add(artifact.pk)
-                    logger.warning(
-                        "sweep_failed",
-                        extra={"artifact_id": str(artifact.pk), "error": type(error).__name__},
+                    in_a_row += 1
+                    Artifact.objects.filter(pk=artifact.pk).update(
+                        sweep_attempts=F("sweep_attempts") + 1,
+                        sweep_error=error,
+                        sweep_failed_at=Now(),
                     )
                 else:
                     gone.append(artifact.pk)
+                    in_a_row = 0
+                if in_a_row == _GIVE_UP_AFTER:
+                    break
             Artifact.objects.filter(pk__in=gone).delete()
             swept += len(gone)
-        if len(due) < _BATCH:
+        if len(locked) < _BATCH or in_a_row == _GIVE_UP_AFTER:
             return swept, len(failed)
 
 
-def _sweep_orphans(*, dry_run: bool) -> tuple[int, int]:
-    before = timezone.now() - timedelta(hours=settings.ORPHAN_GRACE_HOURS)
-    blobs, batch = blob_store(), list[str]()
+def _still_due(locked: Iterable[Artifact]) -> list[Artifact]:
+    """Those that nothing points to now that no row can come to point to them any more."""
+    due = Artifact.objects.expired().filter(pk__in=[artifact.pk for artifact in locked])
+    still = set(due.exclude(needed()).values_list("pk", flat=True))
+    return [artifact for artifact in locked if artifact.pk in still]
+
+
+def _removed(key: str, artifact_id: str = "") -> str:
+    """Removes a blob; returns the name of the error when that cannot be."""
+    try:
+        blob_store().delete(key)
+    except Exception as error:  # noqa: BLE001 - every storage has errors of its own
+        named = {"artifact_id": artifact_id} if artifact_id else {"key": key}
+        logger.warning("sweep_failed", extra={**named, "error": type(error).__name__})
+        return type(error).__name__[:60]
+    return ""
+
+
+# --- blobs without a row -----------------------------------------------------------------------
+
+
+def _sweep_orphans() -> tuple[int, int, str]:
+    """How many went, how many could not, and the name of what kept it from looking further."""
     gone = failed = 0
+    try:
+        for keys in _orphans():
+            for key in keys:
+                if _removed(key):
+                    failed += 1
+                else:
+                    gone += 1
+    except Exception as error:  # noqa: BLE001 - a storage that cannot be listed now can be later
+        logger.warning("sweep_listing_failed", extra={"error": type(error).__name__})
+        return gone, failed + 1, type(error).__name__[:60]
+    return gone, failed, ""
 
-    def remove_unknown() -> None:
-        nonlocal gone, failed
-        with operations_session():
-            known = set(
-                Artifact.objects.filter(storage_key__in=batch).values_list("storage_key", flat=True)
-            )
-        for key in batch:
-            if key in known:
-                continue
-            try:
-                if not dry_run:
-                    blobs.delete(key)
-            except OSError as error:
-                failed += 1
-                logger.warning("sweep_failed", extra={"key": key, "error": type(error).__name__})
-            else:
-                gone += 1
-        batch.clear()
 
-    for key, written in blobs.listing():
+def _orphans() -> Iterable[list[str]]:
+    """Keys that no row names and that were written before the grace period began, in batches."""
+    with operations_session():
+        before = now() - timedelta(hours=settings.ORPHAN_GRACE_HOURS)
+    batch: list[str] = []
+    for key, written in blob_store().listing():
         if written < before:
             batch.append(key)
         if len(batch) == _BATCH:
-            remove_unknown()
+            yield _unknown(batch)
+            batch = []
     if batch:
-        remove_unknown()
-    return gone, failed
+        yield _unknown(batch)
+
+
+def _unknown(keys: list[str]) -> list[str]:
+    with operations_session():
+        rows = Artifact.objects.filter(storage_key__in=keys)
+        known = set(rows.values_list("storage_key", flat=True))
+    return [key for key in keys if key not in known]
+
+
+# --- what is known of a run --------------------------------------------------------------------
+
+
+def _forecast() -> SweepReport:
+    expired = sum(expire(dry_run=True) for expire in _beforehand)
+    with operations_session():
+        due = Artifact.objects.expired().exclude(needed())
+        swept, stuck = due.count(), due.stuck().count()
+    orphans = sum(len(keys) for keys in _orphans())
+    return SweepReport(swept=swept + expired, failed=stuck, orphans=orphans, expired=expired)
+
+
+def _begin(by: str) -> SweepRun:
+    with operations_session():
+        SweepRun.objects.filter(started_at__lt=Now() - _KEPT_RUNS).delete()
+        return SweepRun.objects.create(started_at=now(), by=by)
+
+
+def _finish(run: SweepRun, report: SweepReport, error: str) -> None:
+    with operations_session():
+        SweepRun.objects.filter(pk=run.pk).update(
+            finished_at=now(),
+            swept=report.swept,
+            failed=report.failed,
+            orphans=report.orphans,
+            expired=report.expired,
+            error=error,
+        )

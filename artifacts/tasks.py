@@ -12,4 +12,4 @@ from artifacts import sweeper
 
 @shared_task(name="artifacts.sweep", autoretry_for=(OperationalError,), max_retries=3)
 def sweep() -> dict[str, int]:
-    return asdict(sweeper.sweep())
+    return asdict(sweeper.sweep(by="beat"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import cast
 
 from django.conf import settings
@@ -29,7 +30,14 @@ from knowledge.core.scope import resolve_scope
 from knowledge.ingest.admission import AdmitAll
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.ingest.policies import LONGEST_POLICY_VERSION
-from knowledge.models import ChunkSet, DocumentVersion, UnfinishedVersion, VisibilitySpace
+from knowledge.models import (
+    Attachment,
+    ChunkSet,
+    DocumentVersion,
+    RetentionProposal,
+    UnfinishedVersion,
+    VisibilitySpace,
+)
 from knowledge.retrieval.lexical import LexicalArm
 from knowledge.retrieval.search import Searcher
 from knowledge.store import KnowledgeStore
@@ -124,11 +132,19 @@ def register_read_rules() -> None:
 
 
 def register_keep_rules() -> None:
-    """The source of a version, finished or not, is kept for as long as the version."""
+    """The source of a version, finished or not, is kept for as long as the version.
 
-    def sources() -> Q:
-        return Q(pk__in=DocumentVersion.objects.values("source")) | Q(
-            pk__in=UnfinishedVersion.objects.values("original")
+    So is the file of an attachment, and the snapshot of a proposal.
+    """
+
+    def held() -> Q:
+        holders = (
+            DocumentVersion.objects.filter(source=OuterRef("pk")),
+            UnfinishedVersion.objects.filter(original=OuterRef("pk")),
+            Attachment.objects.filter(artifact=OuterRef("pk")),
+            RetentionProposal.objects.filter(snapshot=OuterRef("pk")),
         )
+        # Each by its unique index: few artifacts are due, and there are many versions.
+        return reduce(or_, (Q(Exists(rows)) for rows in holders))
 
-    register_keep_rule(sources)
+    register_keep_rule(held)

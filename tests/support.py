@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from django.apps import apps
 from django.db import connection
@@ -116,6 +118,13 @@ def work() -> int:
 
 def texts(result: SearchResult) -> list[str]:
     return [passage.candidate.text for passage in result.passages]
+
+
+def other_process(blob_root: Path, **given: str) -> dict[str, str]:
+    """The environment of a process that works on this test's database and blobs."""
+    address = urlsplit(os.environ["DATABASE_URL"])
+    own = urlunsplit(address._replace(path=f"/{connection.settings_dict['NAME']}"))
+    return {**os.environ, "DATABASE_URL": own, "ARTIFACT_ROOT": str(blob_root), **given}
 
 
 def footprint(blob_root: Path, *, without: Iterable[str] = ()) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 
 from access.errors import NotFound
 from access.principal import Principal
@@ -142,21 +143,42 @@ def decline(proposal_id: UUID, operator: Principal, *, reason: str) -> Retention
     return proposal
 
 
-def expire_proposals() -> None:
-    """Lets go of what nobody decided in time, and of snapshots that have served their purpose."""
-    while _expire_some():
-        pass
+def expire_proposals(*, dry_run: bool = False) -> int:
+    """Lets go of what nobody decided in time, and of snapshots that have served their purpose.
+
+    Returns how many snapshots went to the sweeper, or with `dry_run` how many would.
+    """
+    if dry_run:
+        with operations_session():
+            overdue = RetentionProposal.objects.overdue().filter(snapshot__isnull=False)
+            return overdue.count() + _served().count()
+    let_go = 0
+    for expire_some in (_expire_some, _let_go_some):
+        while batch := expire_some():
+            let_go += batch
+    return let_go
+
+
+def _served() -> QuerySet[RetentionProposal]:
+    """Approved ones whose ingest is over, so that nothing needs the snapshot any more."""
     over = Q(job__isnull=True) | Q(job__state__in=[JobState.DONE, JobState.REFUSED])
-    late = Q(job__state=JobState.FAILED, expires_at__lte=now())
+    late = Q(job__state=JobState.FAILED, expires_at__lte=Now())
+    return RetentionProposal.objects.filter(
+        over | late, decision=ProposalDecision.APPROVED, snapshot__isnull=False
+    )
+
+
+def _let_go_some() -> int:
     with operations_session():
-        served = RetentionProposal.objects.filter(
-            over | late, decision=ProposalDecision.APPROVED, snapshot__isnull=False
-        )
-        for proposal in served.select_related("snapshot").defer("passages")[:_AT_ONCE]:
+        # Of the proposal alone: its job may be none, and is not ours to lock.
+        found = _served().select_for_update(skip_locked=True, of=("self",)).defer("passages")
+        served = list(found[:_AT_ONCE])
+        for proposal in served:
             _let_go(proposal)
+    return len(served)
 
 
-def _expire_some() -> bool:
+def _expire_some() -> int:
     with operations_session():
         due = list(
             RetentionProposal.objects.overdue()
@@ -170,7 +192,7 @@ def _expire_some() -> bool:
             proposal.save(update_fields=["decision", "decided_at"])
             _let_go(proposal)
             _record(KnowledgeEvent.PROPOSAL_EXPIRED, proposal, actor=None)
-    return len(due) == _AT_ONCE
+    return len(due)
 
 
 # --- the parts -------------------------------------------------------------------------------

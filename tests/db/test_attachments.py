@@ -437,7 +437,10 @@ def test_a_conversation_goes_with_its_files_and_documents(blob_root: Path) -> No
     assert not ask("quokka").passages
     assert sweep().swept == 5
     after = footprint(blob_root)
-    kept = {"knowledge_conversation", "knowledge_knowledgeevent", "knowledge_recalltrace"}
+    kept = {
+        *("knowledge_conversation", "knowledge_knowledgeevent", "knowledge_recalltrace"),
+        *("knowledge_deletion", "knowledge_deletedchunk", "artifacts_sweeprun"),
+    }
     for table in set(before) - kept:
         assert after[table] == before[table] or "term" in table or "space" in table, table
     assert after["knowledge_conversation"] == 1

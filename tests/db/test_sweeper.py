@@ -14,15 +14,20 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.db import connections
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from access.errors import NotFound
 from access.tenancy import operations_session
 from artifacts import store as artifacts
 from artifacts.blobs import StorageBlobStore
-from artifacts.models import Artifact
+from artifacts.models import Artifact, SweepRun
 from artifacts.sweeper import SweepReport, sweep
 from artifacts.tasks import sweep as sweep_task
+from knowledge.models import RetentionProposal
+from tests.factories import make_attachment, make_proposal
+from tests.inspection import every_row
 from tests.support import admit, ask, principal, upload
 
 
@@ -49,6 +54,10 @@ def orphan(root: Path, *, hours: float) -> Path:
     key = StorageBlobStore().put(io.BytesIO(b"nobody's"))
     aged(root / key, hours)
     return root / key
+
+
+def away(self: StorageBlobStore, *given: Any) -> Any:
+    raise ConnectionError("storage is away")
 
 
 @pytest.mark.django_db
@@ -113,6 +122,124 @@ def test_a_dry_run_counts_and_removes_nothing(blob_root: Path) -> None:
 
 
 @pytest.mark.django_db
+def test_a_dry_run_tells_what_a_run_would_do(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other layers would let go of first is swept in the same run, so it is counted too."""
+    for text in ("# One\n\nKept?\n", "# Two\n\nKept?\n"):
+        make_proposal("acme", text=text)
+    with operations_session():
+        RetentionProposal.objects.update(expires_at=Now() - timedelta(days=1))
+    stuck = upload(principal(), "a", "stuck.md")
+    expire(stuck)
+    with monkeypatch.context() as patched:
+        patched.setattr(StorageBlobStore, "delete", away)
+        before = every_row(without=["artifacts_sweeprun"])
+        assert sweep(dry_run=True) == SweepReport(swept=3, expired=2)
+        assert every_row(without=["artifacts_sweeprun"]) == before
+        assert sweep() == SweepReport(failed=3, expired=2)
+        assert sweep(dry_run=True) == SweepReport(swept=3, failed=3)
+    assert sweep() == SweepReport(swept=3)
+    assert not [path for path in blobs(blob_root) if path.name in stuck.storage_key]
+
+
+@pytest.mark.django_db
+def test_a_failure_is_on_record_until_the_bytes_are_gone(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = upload(principal(), "a", "stuck.md")
+    expire(stuck)
+    with monkeypatch.context() as patched:
+        patched.setattr(StorageBlobStore, "delete", away)
+        for attempts in (1, 2):
+            sweep()
+            with operations_session():
+                row = Artifact.objects.stuck().get()
+            assert (row.sweep_attempts, row.sweep_error) == (attempts, "ConnectionError")
+            assert row.sweep_failed_at is not None
+    sweep()
+    assert not rows()
+
+
+@pytest.mark.django_db
+def test_a_storage_that_is_away_is_not_asked_for_each_of_many(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("artifacts.sweeper._GIVE_UP_AFTER", 3)
+    expire(*(upload(principal(), str(number)) for number in range(8)))
+    with monkeypatch.context() as patched:
+        patched.setattr(StorageBlobStore, "delete", away)
+        assert sweep() == SweepReport(failed=3)
+        # The next run begins with those that have not been tried.
+        assert sweep() == SweepReport(failed=3)
+    with operations_session():
+        assert Artifact.objects.stuck().count() == 6
+    assert sweep() == SweepReport(swept=8)
+
+
+@pytest.mark.django_db
+def test_a_storage_that_cannot_be_listed_is_on_record(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expire(upload(principal(), "a"))
+    orphan(blob_root, hours=1_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(StorageBlobStore, "listing", away)
+        assert sweep() == SweepReport(swept=1, failed=1)
+    with operations_session():
+        assert SweepRun.objects.get().error == "ConnectionError"
+    assert sweep() == SweepReport(orphans=1)
+
+
+@pytest.mark.django_db
+def test_every_run_is_on_record_for_a_month(blob_root: Path) -> None:
+    expire(upload(principal(), "a"))
+    orphan(blob_root, hours=1_000)
+    sweep(by="operator:olga")
+    sweep(dry_run=True)
+    with operations_session():
+        run = SweepRun.objects.get()
+        assert (run.swept, run.failed, run.orphans, run.by) == (1, 0, 1, "operator:olga")
+        assert run.finished_at is not None
+        assert run.started_at <= run.finished_at
+        SweepRun.objects.update(started_at=Now() - timedelta(days=31))
+    sweep_task()
+    with operations_session():
+        assert [run.by for run in SweepRun.objects.all()] == ["beat"]
+
+
+@pytest.mark.django_db
+def test_what_something_stands_on_is_looked_at_again_before_its_bytes_go(
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between finding it due and locking it, something has come to need it."""
+    artifact = upload(principal(), "a")
+    expire(artifact)
+    asked = []
+
+    def later_needed() -> Q:
+        asked.append(artifact.pk)
+        return Q(pk=artifact.pk) if len(asked) > 1 else Q(pk__in=[])
+
+    monkeypatch.setattr("artifacts.sweeper.needed", later_needed)
+    assert sweep() == SweepReport()
+    assert len(asked) == 2
+    assert artifacts.read_bytes(artifact) == b"a"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("made", ["attachment", "proposal"])
+def test_what_a_row_holds_is_never_swept(blob_root: Path, made: str) -> None:
+    """However its time came to be over: its row could not go, so its bytes must not."""
+    make_attachment("acme") if made == "attachment" else make_proposal("acme")
+    before = blobs(blob_root)
+    with operations_session():
+        Artifact.objects.exclude(origin="UPLOAD").update(expires_at=Now() - timedelta(days=1))
+    assert sweep().swept == 0
+    assert blobs(blob_root) == before
+
+
+@pytest.mark.django_db
 def test_bytes_that_cannot_go_keep_their_row_until_they_can(
     blob_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +293,7 @@ def test_bytes_that_are_gone_already_are_no_failure(blob_root: Path) -> None:
 @pytest.mark.django_db
 def test_an_empty_store_is_swept_too(blob_root: Path) -> None:
     assert sweep() == SweepReport()
-    assert sweep_task() == {"swept": 0, "failed": 0, "orphans": 0}
+    assert sweep_task() == {"swept": 0, "failed": 0, "orphans": 0, "expired": 0}
 
 
 @pytest.mark.django_db(transaction=True)

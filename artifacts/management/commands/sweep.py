@@ -18,12 +18,13 @@ class Command(VerbatimCommand):
         parser.add_argument("--dry-run", action="store_true", help="count, and remove nothing")
 
     def run(self, options: dict[str, Any]) -> None:
-        report = sweep(dry_run=options["dry_run"])
-        verb = "would be" if options["dry_run"] else "were"
+        dry_run = options["dry_run"]
+        report = sweep(dry_run=dry_run, by="command")
+        verb, failed = ("would be", "could not go last time") if dry_run else ("were", "failed")
         self.emit(
             asdict(report),
             f"{report.swept} artifacts and {report.orphans} orphan blobs {verb} removed;"
-            f" {report.failed} failed.",
+            f" {report.failed} {failed}.",
         )
-        if report.failed:
+        if report.failed and not dry_run:
             raise SystemExit(1)
