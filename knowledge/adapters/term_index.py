@@ -58,18 +58,11 @@ _FREQUENCIES = """
         WHERE space = ANY (%(spaces)s::int[]) AND lexeme = ANY (%(lexemes)s::text[])
     ) AS counted GROUP BY lexeme
 """
-# After the deltas of the document's own rows are written: what then adds up to nothing in a space
-# is a word that occurs nowhere in it. Wherever else a delta of such a word waits, it goes when it
-# adds up to nothing there.
+# What vanishes anywhere leaves a negative delta: where those of a word, the others of it and its
+# statistic add up to nothing, it occurs nowhere in that space.
 _FORGET = """
-    WITH words AS (
-        SELECT DISTINCT i.space, word
-        FROM knowledge_chunk_index i CROSS JOIN LATERAL unnest(tsvector_to_array(i.tsv)) AS word
-        WHERE i.chunk IN ({chunks})
-    ), places AS (
-        SELECT space, word FROM words
-        UNION SELECT d.space, d.lexeme FROM knowledge_term_delta d
-        WHERE d.lexeme IN (SELECT word FROM words)
+    WITH places AS (
+        SELECT DISTINCT space, lexeme AS word FROM knowledge_term_delta WHERE chunks < 0
     ), nowhere AS (
         SELECT p.space, p.word FROM places p
         WHERE 0 = coalesce((
@@ -162,13 +155,13 @@ def remove(document: Document) -> int:
     Returns how many rows went.
     """
     _record(-1, _OF_DOCUMENT, document.pk)
-    _forget(document)
+    _forget()
     gone, _ = ChunkIndex.objects.filter(chunk__chunk_set__version__document=document).delete()
     return gone
 
 
-def _forget(document: Document) -> None:
-    """Removes the words of a document that occur nowhere else.
+def _forget() -> None:
+    """Removes the words that now occur nowhere, before the next merge would.
 
     Never beside a merge, which moves counts from one table to the other. It is not waited for
     long, and never in the manner of a lock: a merge, or another deletion of several documents,
@@ -178,7 +171,7 @@ def _forget(document: Document) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_MERGE_LOCK])
             if cursor.fetchone()[0]:
-                cursor.execute(_FORGET.format(chunks=_OF_DOCUMENT), {"id": document.pk})
+                cursor.execute(_FORGET)
                 return
         time.sleep(_FORGET_PAUSE)
 

@@ -284,7 +284,7 @@ class DocumentView(KnowledgeView):
     @extend_schema(
         operation_id="documents_update",
         request=shapes.DocumentChangeSerializer,
-        responses={200: shapes.DocumentDetailSerializer},
+        responses={200: shapes.DocumentDetailSerializer, **GONE},
     )
     def patch(self, request: Request, document_id: UUID) -> Response:
         """Retitles a document, changes who may find it, sets or lifts a legal hold.
