@@ -327,7 +327,12 @@ def test_a_miss_is_looked_up_by_index(blob_root: Path) -> None:
         store().get_chunk(result.chunk_ids[0], principal())
     (looked_up,) = [q["sql"] for q in asked if 'FROM "knowledge_deletedchunk"' in q["sql"]]
     with operations_session(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(
+            "INSERT INTO knowledge_deletedchunk (chunk_id, deletion_id, tenant_id, number, readable)"
+            " SELECT 'kc_' || n, deletion_id, 'acme', -n, true"
+            " FROM knowledge_deletion, generate_series(1, 5000) AS n"
+        )
+        cursor.execute("ANALYZE knowledge_deletedchunk, knowledge_deletion")
         cursor.execute(f"EXPLAIN {looked_up}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "knowledge_deletedchunk_pkey" in plan, plan
