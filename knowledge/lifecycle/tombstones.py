@@ -12,14 +12,16 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from knowledge.core.errors import Deleted
 from knowledge.core.scope import ReadScope, resolve_scope
-from knowledge.models import DeletedChunk, Deletion
+from knowledge.models import DeletedChunk, Deletion, VisibilitySpace
 
 
 def missing_chunk(chunk_id: str, scope: ReadScope) -> NotFound | Deleted:
     """`Deleted` to whoever could have read the chunk, `NotFound` to everybody else."""
     kept = (
         DeletedChunk.objects.filter(
-            chunk_id=chunk_id, readable=True, deletion__in=Deletion.objects.visible_to(scope)
+            chunk_id=chunk_id,
+            readable=True,
+            deletion__space__in=VisibilitySpace.objects.visible_to(scope),
         )
         .select_related("deletion")
         .order_by("-deletion__deleted_at")

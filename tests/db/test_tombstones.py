@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -321,16 +321,25 @@ def test_what_exists_is_found_without_a_look_at_the_tombstones(blob_root: Path) 
     assert not [query for query in asked if "knowledge_delet" in query["sql"]]
 
 
+def _copies(kept: Deletion, number: int) -> Iterator[Deletion]:
+    values = {field.attname: getattr(kept, field.attname) for field in kept._meta.fields}
+    for _ in range(number):
+        yield Deletion(**{**values, "deletion_id": uuid4(), "document_id": uuid4()})
+
+
 def test_a_miss_is_looked_up_by_index(blob_root: Path) -> None:
     result, _ = deleted()
     with CaptureQueriesContext(connection) as asked, pytest.raises(Deleted):
         store().get_chunk(result.chunk_ids[0], principal())
     (looked_up,) = [q["sql"] for q in asked if 'FROM "knowledge_deletedchunk"' in q["sql"]]
     with operations_session(), connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO knowledge_deletedchunk (chunk_id, deletion_id, tenant_id, number, readable)"
-            " SELECT 'kc_' || n, deletion_id, 'acme', -n, true"
-            " FROM knowledge_deletion, generate_series(1, 5000) AS n"
+        kept = Deletion.objects.get()
+        many = Deletion.objects.bulk_create(_copies(kept, 2_000))
+        DeletedChunk.objects.bulk_create(
+            DeletedChunk(
+                chunk_id=f"kc_{n}", deletion=one, tenant_id="acme", number=n, readable=True
+            )
+            for n, one in enumerate(many)
         )
         cursor.execute("ANALYZE knowledge_deletedchunk, knowledge_deletion")
         cursor.execute(f"EXPLAIN {looked_up}")
