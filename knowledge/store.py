@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import IO
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from access.tenancy import tenant_session
 from knowledge.core.admission import PiiRules
 from knowledge.core.assembly import RecallItem
 from knowledge.core.fingerprint import is_chunk_id
+from knowledge.core.instants import checked_instant
 from knowledge.core.ports import VectorSink
 from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
@@ -160,10 +162,17 @@ class KnowledgeStore:
         check_provenance(provenance, principal)
 
     def verify_quotes(
-        self, quotes: Sequence[Quote], principal: Principal, *, current_scope: str | None = None
+        self,
+        quotes: Sequence[Quote],
+        principal: Principal,
+        *,
+        current_scope: str | None = None,
+        as_of: datetime | None = None,
     ) -> list[CheckedQuote]:
         """Whether passages say what they are quoted as saying; see `verify_quotes`."""
-        return verify_quotes(self.searcher.arms, quotes, principal, current_scope=current_scope)
+        return verify_quotes(
+            self.searcher.arms, quotes, principal, current_scope=current_scope, as_of=as_of
+        )
 
     def record_answer(
         self,
@@ -191,38 +200,60 @@ class KnowledgeStore:
         return view_trace(trace_id, principal, current_scope=current_scope)
 
     def get_chunk(
-        self, chunk_id: str, principal: Principal, *, current_scope: str | None = None
+        self,
+        chunk_id: str,
+        principal: Principal,
+        *,
+        current_scope: str | None = None,
+        as_of: datetime | None = None,
     ) -> Chunk:
         """A citation's passage with its version, document and source.
 
-        Raises `Deleted` to whoever could have seen it before it was deleted, `NotFound` otherwise.
+        As of an instant it is what the citation led to then, for whoever may see it today. Raises
+        `Deleted` to whoever could have seen it before it was deleted, `NotFound` otherwise.
         """
+        checked_instant(as_of)
         if not is_chunk_id(chunk_id):
             raise NotFound
         scope = resolve_scope(principal, current_scope)
         with tenant_session(principal.tenant_id):
-            chunk = Chunk.objects.readable(scope).with_document().filter(chunk_id=chunk_id).first()
+            chunk = (
+                Chunk.objects.readable(scope)
+                .with_document(as_of=as_of)
+                .filter(chunk_id=chunk_id)
+                .first()
+            )
             if chunk is None:
                 raise missing_chunk(chunk_id, scope)
         return chunk
 
     def get_document(
-        self, document_id: UUID, principal: Principal, *, current_scope: str | None = None
+        self,
+        document_id: UUID,
+        principal: Principal,
+        *,
+        current_scope: str | None = None,
+        as_of: datetime | None = None,
     ) -> Document:
-        """A document with its versions, newest first.
+        """A document with its versions, newest first: those of now, or those of an instant.
 
         Raises `Deleted` to whoever could have seen it before it was deleted, `NotFound` otherwise.
         """
+        checked_instant(as_of)
         scope = resolve_scope(principal, current_scope)
         with tenant_session(principal.tenant_id):
             document = (
                 Document.objects.readable(scope)
-                .with_versions()
+                .with_versions(as_of)
                 .filter(document_id=document_id)
                 .first()
             )
             if document is None:
                 raise missing_document(document_id, scope)
+        if as_of is not None:
+            for version in document.versions.all():
+                if version.superseded_at is not None and version.superseded_at > as_of:
+                    version.superseded_at = None  # that it would be, nobody knew then
         return document
 
     def update(

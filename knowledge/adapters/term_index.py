@@ -18,13 +18,16 @@ from knowledge.core.bm25 import IndexRow, sparse_literal
 from knowledge.models import ChunkIndex, ChunkSet, Document
 
 _ALL_CHUNKS = ""  # the lexeme that counts the chunks themselves
-_RECORD = """
-    INSERT INTO knowledge_term_delta (space, lexeme, chunks)
-    SELECT i.space, word, %(sign)s * count(*)
+_COUNTED = """
+    SELECT i.space, word, count(*) AS chunks
     FROM knowledge_chunk_index i
     CROSS JOIN LATERAL unnest(tsvector_to_array(i.tsv) || '{{""}}'::text[]) AS word
     WHERE i.live AND i.chunk IN ({chunks})
     GROUP BY i.space, word
+"""
+_RECORD = """
+    INSERT INTO knowledge_term_delta (space, lexeme, chunks)
+    SELECT space, word, %(sign)s * chunks FROM ({counted}) AS counted
 """
 _OF_CHUNK = "%(id)s"
 _OF_SET = "SELECT id FROM knowledge_chunk WHERE chunk_set_id = %(id)s"
@@ -33,7 +36,20 @@ _OF_DOCUMENT = """
     JOIN knowledge_documentversion v ON v.id = s.version_id
     WHERE v.document_id = %(id)s
 """
-_MOVE = "UPDATE knowledge_chunk_index SET space = %(space)s WHERE chunk IN ({chunks})"
+_MOVE = """
+    WITH counted AS MATERIALIZED ({counted}), recorded AS (
+        INSERT INTO knowledge_term_delta (space, lexeme, chunks)
+        SELECT space, word, -chunks FROM counted
+        UNION ALL SELECT %(space)s, word, chunks FROM counted
+    )
+    UPDATE knowledge_chunk_index SET space = %(space)s WHERE chunk IN ({chunks})
+"""
+_REPLACE = """
+    UPDATE knowledge_chunk_index i SET sv = r.sv::sparsevec, tsv = r.tsv::tsvector
+    FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS r (chunk, sv, tsv)
+    WHERE i.chunk = r.chunk
+"""
+_REPLACED_AT_ONCE = 500  # rows of some kilobytes each
 _MERGE = """
     WITH taken AS (
         DELETE FROM knowledge_term_delta
@@ -123,14 +139,24 @@ def add(chunk: int, row: IndexRow, *, space: int, live: bool) -> None:
 
 def replace(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]]) -> None:
     """Writes other rows in the place of a chunk set's, live or not as they were."""
-    _record(-1, _OF_SET, chunk_set.pk)
+    counted = Counter[tuple[int, str]]()
     with connection.cursor() as cursor:
-        cursor.executemany(
-            "UPDATE knowledge_chunk_index SET sv = %s::sparsevec, tsv = %s::tsvector"
-            " WHERE chunk = %s",
-            [(sparse_literal(row.weights), row.tsvector, number) for number, row in rows],
-        )
-    _record(1, _OF_SET, chunk_set.pk)
+        cursor.execute(_counted(_OF_SET), {"id": chunk_set.pk})
+        for space, word, chunks in cursor.fetchall():  # none unless it is live
+            counted[space, word] = -chunks
+        for start in range(0, len(rows), _REPLACED_AT_ONCE):
+            some = rows[start : start + _REPLACED_AT_ONCE]
+            numbers = [number for number, _ in some]
+            vectors = [sparse_literal(row.weights) for _, row in some]
+            cursor.execute(_REPLACE, [numbers, vectors, [row.tsvector for _, row in some]])
+    # Most words are there as often as before: what another title changes is a handful.
+    for space in {space for space, _ in counted}:
+        counted.update((space, lexeme) for _, row in rows for lexeme in row.lexemes)
+        counted[space, _ALL_CHUNKS] += len(rows)
+    _copy(
+        "knowledge_term_delta (space, lexeme, chunks)",
+        ((space, word, chunks) for (space, word), chunks in counted.items() if chunks),
+    )
 
 
 def retire(chunk_set: ChunkSet) -> None:
@@ -141,11 +167,10 @@ def retire(chunk_set: ChunkSet) -> None:
 
 def move(document: Document, *, space: int) -> int:
     """Moves every row of a document to another space with what it counts. Returns how many."""
-    _record(-1, _OF_DOCUMENT, document.pk)
+    statement = _MOVE.format(counted=_counted(_OF_DOCUMENT), chunks=_OF_DOCUMENT)
     with connection.cursor() as cursor:
-        cursor.execute(_MOVE.format(chunks=_OF_DOCUMENT), {"space": space, "id": document.pk})
+        cursor.execute(statement, {"space": space, "id": document.pk})
         moved: int = cursor.rowcount
-    _record(1, _OF_DOCUMENT, document.pk)
     return moved
 
 
@@ -198,7 +223,11 @@ def merge_statistics() -> int:
 
 def _record(sign: int, chunks: str, owner: int | UUID) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_RECORD.format(chunks=chunks), {"sign": sign, "id": owner})
+        cursor.execute(_RECORD.format(counted=_counted(chunks)), {"sign": sign, "id": owner})
+
+
+def _counted(chunks: str) -> str:
+    return _COUNTED.format(chunks=chunks)
 
 
 def document_frequencies(

@@ -10,9 +10,10 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.serializers import StrictSerializer
 from artifacts.api.views import part_type
 from knowledge.api import serializers as shapes
-from knowledge.api.views import KnowledgeView, parsed
+from knowledge.api.views import KnowledgeView, parsed, query_of
 from knowledge.core.types import Actor
 from knowledge.tasks import hint
 from knowledge.wiring import store
@@ -57,8 +58,9 @@ class AttachmentView(KnowledgeView):
     @extend_schema(
         operation_id="attachments_retrieve", responses={200: shapes.AttachmentSerializer}
     )
-    def get(self, request: Request, attachment_id: UUID) -> Response:  # noqa: ARG002 - the view's shape
+    def get(self, request: Request, attachment_id: UUID) -> Response:
         """What became of a file that the caller's principal sent."""
+        query_of(StrictSerializer, request)
         attachment = store().get_attachment(attachment_id, self.principal())
         return Response(shapes.AttachmentSerializer(attachment).data)
 

@@ -24,8 +24,16 @@ class DocumentPages(CursorPagination):
 
     ordering = ("-created_at", "document_id")
 
-    def __init__(self, principal: Principal, current_scope: str | None, page_size: int) -> None:
+    def __init__(
+        self,
+        principal: Principal,
+        current_scope: str | None,
+        page_size: int,
+        *,
+        as_of: datetime | None,
+    ) -> None:
         super().__init__()
+        self._as_of = as_of
         self._principal = principal
         self._scope = resolve_scope(principal, current_scope)
         self.page_size = page_size
@@ -44,6 +52,6 @@ class DocumentPages(CursorPagination):
         self, request: Request, view: APIView, serializer: type[Serializer[Any]]
     ) -> Response:
         with tenant_session(self._principal.tenant_id):
-            documents = Document.objects.readable(self._scope).select_related("space")
+            documents = Document.objects.readable(self._scope).with_current(self._as_of)
             page = self.paginate_queryset(documents, request, view=view)
         return self.get_paginated_response(serializer(page, many=True).data)

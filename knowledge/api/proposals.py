@@ -9,8 +9,9 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.serializers import StrictSerializer
 from knowledge.api import serializers as shapes
-from knowledge.api.views import KnowledgeView, parsed
+from knowledge.api.views import KnowledgeView, parsed, query_of
 from knowledge.wiring import store
 
 
@@ -37,7 +38,8 @@ class ProposalView(KnowledgeView):
     """One proposal."""
 
     @extend_schema(operation_id="proposals_retrieve", responses={200: shapes.ProposalSerializer})
-    def get(self, request: Request, proposal_id: UUID) -> Response:  # noqa: ARG002 - the view's shape
+    def get(self, request: Request, proposal_id: UUID) -> Response:
         """How it was decided, and what came of it. For the principal who proposed it."""
+        query_of(StrictSerializer, request)
         proposal = store().get_proposal(proposal_id, self.principal())
         return Response(shapes.ProposalSerializer(proposal).data)

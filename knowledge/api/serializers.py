@@ -504,7 +504,16 @@ class BeliefFromDocumentSerializer(serializers.Serializer[Any]):
 # --- documents and citations -----------------------------------------------------------------
 
 
-class ListQuerySerializer(ReadQuerySerializer):
+class AsOfQuerySerializer(ReadQuerySerializer):
+    as_of = InstantField(
+        required=False,
+        default=None,
+        help_text="What there was at an instant, a timestamp with an offset, of what you may see"
+        " today; absent means now.",
+    )
+
+
+class ListQuerySerializer(AsOfQuerySerializer):
     cursor = serializers.CharField(required=False, default=None)
     page_size = serializers.IntegerField(min_value=1, max_value=200, required=False, default=50)
 
@@ -554,6 +563,7 @@ class QuoteSerializer(StrictSerializer):
 class VerifyQuoteSerializer(StrictSerializer):
     quotes = QuoteSerializer(many=True, help_text=f"At most {MOST_QUOTES}.")
     current_scope = serializers.CharField(max_length=200, required=False, allow_null=True)
+    as_of = InstantField(required=False, allow_null=True, default=None)
 
     def value(self) -> list[Quote]:
         return [
@@ -723,6 +733,7 @@ class DocumentSerializer(serializers.Serializer[Any]):
     sensitivity = serializers.CharField(source="space.sensitivity")
     ingested_by_principal_id = serializers.CharField()
     legal_hold = serializers.BooleanField()
+    version = serializers.IntegerField(help_text="The newest, now or at the instant asked for.")
     created_at = serializers.DateTimeField()
 
 

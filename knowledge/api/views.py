@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
@@ -15,7 +16,7 @@ from rest_framework.views import APIView
 
 from access.authentication import principal_of
 from access.principal import Principal
-from access.serializers import ReadQuerySerializer, StrictJSONParser
+from access.serializers import ReadQuerySerializer, StrictJSONParser, StrictSerializer
 from knowledge.api import serializers as shapes
 from knowledge.api.pagination import DocumentPages
 from knowledge.core.assembly import RecallItem
@@ -38,7 +39,11 @@ def parsed(serializer: type[S], data: Any) -> S:
 
 
 def query_of(serializer: type[S], request: Request) -> dict[str, Any]:
-    values: dict[str, Any] = parsed(serializer, request.query_params.dict()).validated_data
+    """The query string in its shape. What is said twice is no clearer than what is not said."""
+    given = request.query_params
+    if twice := [name for name, values in given.lists() if len(values) > 1]:
+        raise ValidationError({name[:100]: ["Give it once."] for name in twice})
+    values: dict[str, Any] = parsed(serializer, given.dict()).validated_data
     return values
 
 
@@ -53,6 +58,12 @@ def linker(principal: Principal, query: KnowledgeQuery) -> Callable[[str], str]:
 
 class KnowledgeView(APIView):
     parser_classes = (StrictJSONParser,)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if request.method not in {"GET", "DELETE"}:
+            # Everything is in the body: an `as_of` up here would be ignored.
+            query_of(StrictSerializer, request)
 
     def principal(self) -> Principal:
         return principal_of(self.request)
@@ -163,8 +174,9 @@ class JobView(KnowledgeView):
     """A background ingest."""
 
     @extend_schema(operation_id="jobs_retrieve", responses={200: shapes.JobSerializer})
-    def get(self, request: Request, job_id: UUID) -> Response:  # noqa: ARG002 - the view's shape
+    def get(self, request: Request, job_id: UUID) -> Response:
         """How far a background ingest of the caller's own is, and how it ended."""
+        query_of(StrictSerializer, request)
         job = store().get_job(job_id, self.principal())
         return Response(shapes.JobSerializer(job).data)
 
@@ -174,12 +186,12 @@ class ChunkView(KnowledgeView):
 
     @extend_schema(
         operation_id="chunks_retrieve",
-        parameters=[ReadQuerySerializer],
+        parameters=[shapes.AsOfQuerySerializer],
         responses={200: shapes.ChunkSerializer, **GONE},
     )
     def get(self, request: Request, chunk_id: str) -> Response:
         """Resolves a citation to its words, lines, version and source."""
-        asked = query_of(ReadQuerySerializer, request)
+        asked = query_of(shapes.AsOfQuerySerializer, request)
         chunk = store().get_chunk(chunk_id, self.principal(), **asked)
         return Response(shapes.ChunkSerializer(chunk).data)
 
@@ -200,9 +212,11 @@ class VerifyQuoteView(KnowledgeView):
         `found_in`. `not_found`: none does.
         """
         asked = parsed(shapes.VerifyQuoteSerializer, request.data)
-        current_scope = asked.validated_data.get("current_scope")
         checked = store().verify_quotes(
-            asked.value(), self.principal(), current_scope=current_scope
+            asked.value(),
+            self.principal(),
+            current_scope=asked.validated_data.get("current_scope"),
+            as_of=asked.validated_data["as_of"],
         )
         return Response(shapes.CheckedQuotesSerializer({"results": checked}).data)
 
@@ -263,7 +277,9 @@ class DocumentsView(KnowledgeView):
     def get(self, request: Request) -> Response:
         """Lists documents, newest first, a page at a time."""
         asked = query_of(shapes.ListQuerySerializer, request)
-        pages = DocumentPages(self.principal(), asked["current_scope"], asked["page_size"])
+        pages = DocumentPages(
+            self.principal(), asked["current_scope"], asked["page_size"], as_of=asked["as_of"]
+        )
         return pages.response(request, self, shapes.DocumentSerializer)
 
 
@@ -272,12 +288,12 @@ class DocumentView(KnowledgeView):
 
     @extend_schema(
         operation_id="documents_retrieve",
-        parameters=[ReadQuerySerializer],
+        parameters=[shapes.AsOfQuerySerializer],
         responses={200: shapes.DocumentDetailSerializer, **GONE},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """A document and its versions, newest first."""
-        asked = query_of(ReadQuerySerializer, request)
+        asked = query_of(shapes.AsOfQuerySerializer, request)
         document = store().get_document(document_id, self.principal(), **asked)
         return Response(shapes.DocumentDetailSerializer(document).data)
 
@@ -319,12 +335,12 @@ class VersionsView(KnowledgeView):
 
     @extend_schema(
         operation_id="documents_versions",
-        parameters=[ReadQuerySerializer],
+        parameters=[shapes.AsOfQuerySerializer],
         responses={200: shapes.VersionSerializer(many=True), **GONE},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """The versions of a document, newest first."""
-        asked = query_of(ReadQuerySerializer, request)
+        asked = query_of(shapes.AsOfQuerySerializer, request)
         document = store().get_document(document_id, self.principal(), **asked)
         return Response(shapes.VersionSerializer(document.versions.all(), many=True).data)
 

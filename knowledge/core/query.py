@@ -27,6 +27,7 @@ from typing import Final
 from knowledge.core import bm25
 from knowledge.core.analysis import Analyse, Term, analyse
 from knowledge.core.errors import InvalidQuery
+from knowledge.core.instants import checked_instant
 from knowledge.core.types import KnowledgeQuery
 
 MAX_TEXT: Final = 20_000
@@ -102,6 +103,7 @@ def form_query(query: KnowledgeQuery, analyse: Analyse = analyse) -> FormedQuery
 
 
 def _check(query: KnowledgeQuery) -> None:
+    checked_instant(query.as_of)
     context = [query.objective or "", *query.entities]
     for entity, aliases in query.aliases.items():
         context += [entity, *aliases]

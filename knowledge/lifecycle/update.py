@@ -51,8 +51,8 @@ class Updater:
         with `knowledge.delete`, all of it for an operator; a key needs a turn of USER trust.
         Raises `ScopeMissing`, `UntrustedOrigin`, `Malformed` (nothing to change, a project without
         need or the other way round), `InvalidTitle`, `SecretFound`, `ReasonMissing` (lifting a hold
-        takes one), `ProjectForbidden`, `SensitivityAboveCeiling`, `NotFound`, `Deleted`, and `Forbidden` when
-        another principal admitted the document.
+        takes one), `ProjectForbidden`, `SensitivityAboveCeiling`, `NotFound`, `Deleted`, and
+        `Forbidden` when another principal admitted the document.
         """
         _require_rights(principal, change)
         title = self._title(change)

@@ -14,7 +14,15 @@ from access.models import one_of, vocabulary_choices
 from knowledge.core.errors import KnowledgeReleaseNotFinalized
 from knowledge.core.scope import ReadScope
 from knowledge.core.types import ChunkSetState, Verdict
-from knowledge.models.document import DocumentVersion, VisibilitySpace
+from knowledge.models.document import DocumentVersion, VisibilitySpace, by_then
+
+
+class ChunkSetQuerySet(models.QuerySet["ChunkSet"]):
+    def current(self, as_of: datetime | None = None) -> ChunkSetQuerySet:
+        """By which their versions are divided now, or were at an instant."""
+        return self.filter(
+            ~by_then("retired_at", as_of), by_then("published_at", as_of), version__isnull=False
+        )
 
 
 class ChunkSet(models.Model):
@@ -49,6 +57,8 @@ class ChunkSet(models.Model):
     begun_at = models.DateTimeField(default=timezone.now)
     published_at = models.DateTimeField(null=True, blank=True)
     retired_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ChunkSetQuerySet.as_manager()
 
     class Meta:
         constraints = (
@@ -122,13 +132,19 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
             chunk_set__published_at__lte=as_of,
         )
 
-    def with_document(self) -> ChunkQuerySet:
-        """With all that a citation shows: `live` and what it is superseded by included."""
-        newest = DocumentVersion.objects.filter(
-            document=OuterRef("chunk_set__version__document"), superseded_at__isnull=True
+    def with_document(self, *, as_of: datetime | None = None) -> ChunkQuerySet:
+        """With all that a citation shows: `live` and what it is superseded by included.
+
+        As of an instant it shows what could be seen then, and only what was published by then.
+        """
+        newest = DocumentVersion.objects.current(as_of).filter(
+            document=OuterRef("chunk_set__version__document")
         )
-        superseded = Q(chunk_set__version__superseded_at__isnull=False)
-        return self.select_related(
+        newer_set = ChunkSet.objects.current(as_of).filter(version=OuterRef("chunk_set__version"))
+        superseded = by_then("chunk_set__version__superseded_at", as_of)
+        retired = by_then("chunk_set__retired_at", as_of)
+        published = self if as_of is None else self.filter(chunk_set__published_at__lte=as_of)
+        return published.select_related(
             "chunk_set__version__document__space", "chunk_set__version__source"
         ).annotate(
             superseded_by_version=Case(
@@ -137,18 +153,11 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
             ),
             # By what the version is divided now, when that is not what this chunk is of.
             superseded_by_chunker_version=Case(
-                When(
-                    chunk_set__state=ChunkSetState.RETIRED,
-                    then=Subquery(
-                        ChunkSet.objects.filter(
-                            version=OuterRef("chunk_set__version"), state=ChunkSetState.LIVE
-                        ).values("chunker_version")[:1]
-                    ),
-                ),
+                When(retired, then=Subquery(newer_set.values("chunker_version")[:1])),
                 default=None,
             ),
             live=Case(
-                When(~superseded & Q(chunk_set__state=ChunkSetState.LIVE), then=Value(value=True)),
+                When(~superseded & ~retired, then=Value(value=True)),
                 default=Value(value=False),
             ),
         )

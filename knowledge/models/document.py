@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import F, Func, Q, Value
+from django.db.models import F, Func, OuterRef, Q, Subquery, Value
 from django.utils import timezone
 
 from access.models import one_of, vocabulary_choices
@@ -108,15 +109,37 @@ class VisibilitySpace(models.Model):
         return f"{self.visibility}{f' {of}' if of else ''}, {self.sensitivity}"
 
 
+def by_then(field: str, as_of: datetime | None) -> Q:
+    """Whether something had happened by an instant, or has by now.
+
+    What happens at an instant is to be seen at that instant: the one boundary of `as_of`.
+    """
+    return Q(**{f"{field}__isnull": False} if as_of is None else {f"{field}__lte": as_of})
+
+
 class DocumentQuerySet(models.QuerySet["Document"]):
     def readable(self, scope: ReadScope) -> DocumentQuerySet:
         """The documents that a caller may see, in any version."""
         return self.filter(space__in=VisibilitySpace.objects.visible_to(scope))
 
-    def with_versions(self) -> DocumentQuerySet:
-        """With space, versions (newest first) and their sources, in two queries."""
+    def with_current(self, as_of: datetime | None = None) -> DocumentQuerySet:
+        """Those that have a version, or had one at an instant, with its number: `version`.
+
+        Title and space are today's at any instant, and so is who may see it.
+        """
+        current = DocumentVersion.objects.current(as_of).filter(document=OuterRef("pk"))
+        return (
+            self.select_related("space")
+            .annotate(version=Subquery(current.values("version")[:1]))
+            .filter(version__isnull=False)
+        )
+
+    def with_versions(self, as_of: datetime | None = None) -> DocumentQuerySet:
+        """With space, the versions that there are, or were by then (newest first), and sources."""
         versions = DocumentVersion.objects.select_related("source").order_by("-version")
-        return self.select_related("space").prefetch_related(
+        if as_of is not None:
+            versions = versions.filter(by_then("ingested_at", as_of))
+        return self.with_current(as_of).prefetch_related(
             models.Prefetch("versions", queryset=versions)
         )
 
@@ -153,6 +176,12 @@ class Document(models.Model):
         return self.title
 
 
+class DocumentVersionQuerySet(models.QuerySet["DocumentVersion"]):
+    def current(self, as_of: datetime | None = None) -> DocumentVersionQuerySet:
+        """The newest of each document, now or at an instant."""
+        return self.filter(by_then("ingested_at", as_of), ~by_then("superseded_at", as_of))
+
+
 class DocumentVersion(models.Model):
     """One admitted text of a document. `superseded_at` is when the next one took over."""
 
@@ -170,6 +199,8 @@ class DocumentVersion(models.Model):
     warnings = ArrayField(models.TextField(), default=list, blank=True)
     ingested_at = models.DateTimeField()
     superseded_at = models.DateTimeField(null=True, blank=True)
+
+    objects = DocumentVersionQuerySet.as_manager()
 
     class Meta:
         ordering = ("document_id", "-version")

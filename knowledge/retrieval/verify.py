@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from access.errors import Malformed
 from access.principal import Principal
 from access.tenancy import tenant_session
+from knowledge.core.instants import checked_instant
 from knowledge.core.query import MAX_TEXT
 from knowledge.core.quoting import QuoteMatch, QuoteOutcome, find_quote
 from knowledge.core.scope import ReadScope, resolve_scope
@@ -62,17 +64,22 @@ def verify_quotes(
     principal: Principal,
     *,
     current_scope: str | None,
+    as_of: datetime | None,
 ) -> list[CheckedQuote]:
     """Each quote's outcome, in order. A passage that the caller may not see is like none at all.
+
+    As of an instant, so is a passage that was not there yet; and who else holds a quote is looked
+    for among what was live then.
 
     Raises `Malformed` for too many quotes, or one without words.
     """
     if not 1 <= len(quotes) <= MOST_QUOTES:
         raise Malformed(f"Between 1 and {MOST_QUOTES} quotes are checked in a call.")
+    checked_instant(as_of)
     require_words([quote.text for quote in quotes])
     scope = resolve_scope(principal, current_scope)
     with tenant_session(principal.tenant_id):
-        return check_quotes(arms, quotes, scope)
+        return check_quotes(arms, quotes, scope, as_of=as_of)
 
 
 def require_words(quotes: Iterable[str]) -> None:
@@ -82,35 +89,40 @@ def require_words(quotes: Iterable[str]) -> None:
 
 
 def check_quotes(
-    arms: Sequence[SearchArm], quotes: Sequence[Quote], scope: ReadScope
+    arms: Sequence[SearchArm],
+    quotes: Sequence[Quote],
+    scope: ReadScope,
+    *,
+    as_of: datetime | None = None,
 ) -> list[CheckedQuote]:
     """Each quote's outcome, in order, for whoever has looked at them and bound the session."""
     named = {
         chunk.chunk_id: chunk
         for chunk in Chunk.objects.readable(scope)
-        .with_document()
+        .with_document(as_of=as_of)
         .filter(chunk_id__in={quote.chunk_id for quote in quotes})
     }
-    view = SearchView.of(scope)
-    return [_checked(quote, named.get(quote.chunk_id), arms, scope, view) for quote in quotes]
+    view = SearchView.of(scope, as_of=as_of)
+    return [_checked(quote, named.get(quote.chunk_id), arms, view) for quote in quotes]
 
 
 def _checked(
     quote: Quote,
     named: Chunk | None,
     arms: Sequence[SearchArm],
-    scope: ReadScope,
     view: SearchView,
 ) -> CheckedQuote:
     match = find_quote(quote.text, named.text) if named else None
     if match:
         return CheckedQuote(quote=quote, outcome=match.outcome, chunk=named, match=match)
-    asked = KnowledgeQuery(text=quote.text)
+    asked = KnowledgeQuery(text=quote.text, as_of=view.as_of)
     scores = [arm.search(view, asked, _LOOKED_AT).scores for arm in arms]
     numbers = {number for found in scores for number in found}
     holders = [
         (found, chunk)
-        for chunk in Chunk.objects.searchable(scope).with_document().filter(pk__in=numbers)
+        for chunk in Chunk.objects.searchable(view.scope, as_of=view.as_of)
+        .with_document(as_of=view.as_of)
+        .filter(pk__in=numbers)
         if (found := find_quote(quote.text, chunk.text))
     ]
     if not holders:

@@ -652,7 +652,8 @@ def test_a_query_string_that_is_not_ours_is_refused(client: Client, blob_root: P
     ids = _ids(admit(NOTE))
     headers = bearer()
     for address in (
-        f"/v1/chunks/{ids.chunk}?as_of=2026-01-01T00:00:00Z",
+        f"/v1/chunks/{ids.chunk}?asof=2026-01-01T00:00:00Z",
+        f"/v1/chunks/{ids.chunk}?current_scope=apollo&current_scope=apollo",
         f"/v1/documents/{ids.document}?project=apollo",
         f"/v1/documents/{ids.document}/versions?scope=apollo",
         "/v1/documents?limit=5",
