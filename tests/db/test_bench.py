@@ -125,6 +125,22 @@ class TestSearch:
         assert bench.mixed(["a?", "b?"], ["run", "two", "three"], 4) == ["a?", "run", "b?", "two"]
 
 
+class TestAdmin:
+    @pytest.mark.long
+    def test_every_page_is_there_and_asks_little(self, sources: Path, blob_root: Path) -> None:
+        before = footprint(blob_root)
+        answer = told(
+            *("admin", "--visits", "1", "--chunks", "1200", "--processes", "1"),
+            *("--from", str(sources)),
+        )
+        pages = {page["page"]: page for page in answer["pages"]}
+        assert {"home", "documents", "documents, page 2", "documents, one", "events"} <= set(pages)
+        assert answer["refused"] == []
+        assert {name: pages[name]["queries"] for name in answer["above_query_limit"]} == {}
+        assert pages["documents"]["bytes"] > pages["documents, search zzzznowhere"]["bytes"]
+        assert footprint(blob_root) == before
+
+
 class TestGenerate:
     def test_a_corpus_that_the_search_takes_for_its_own(
         self, sources: Path, blob_root: Path

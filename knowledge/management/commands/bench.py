@@ -14,7 +14,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access.commands import VerbatimCommand
-from knowledge.evaluation import bench, contention, generate, scans
+from knowledge.evaluation import admin_pages, bench, contention, generate, scans
 from knowledge.evaluation.collections import documents_of
 from knowledge.evaluation.progress import figures, progress
 from knowledge.evaluation.throwaway import checked, remove_tenant, throw_away_tenant
@@ -58,6 +58,8 @@ class Command(VerbatimCommand):
         plan = kinds.add_parser("explain", help="statements and plan of a search")
         plan.add_argument("query")
         plan.add_argument("--viewer", choices=["tenant_wide", "one_percent"], default="tenant_wide")
+        pages = kinds.add_parser("admin", help="statements and time of every page of the admin")
+        pages.add_argument("--visits", type=int, default=3, help="of each page")
         labelled = kinds.add_parser("scans", help="the scanners on labelled JSON lines")
         labelled.add_argument("--secrets", type=Path, help="a .b64 file is decoded first")
         labelled.add_argument("--instructions", type=Path)
@@ -69,9 +71,9 @@ class Command(VerbatimCommand):
             metavar="DIR",
             help="collections whose documents must not be flagged",
         )
-        for one in (search, write, plan):
+        for one in (search, write, plan, pages):
             one.add_argument("--tenant", help="bench-...: filled by `generate`, and kept")
-        for one in (search, write):
+        for one in (search, write, pages):
             one.add_argument("--chunks", type=int, default=20_000)
             one.add_argument(
                 "--from",
@@ -116,6 +118,13 @@ class Command(VerbatimCommand):
                 )
             told["generated"] = generated
             self.emit(told, _search_table(told))
+
+    def _admin(self, options: dict[str, Any]) -> None:
+        with self._filled(options) as (tenant_id, generated):
+            with progress(disable=self.as_json) as track:
+                told = admin_pages.bench_admin(tenant_id, track, visits=options["visits"])
+            told["generated"] = generated
+            self.emit(told, _pages_table(told))
 
     def _writers(self, options: dict[str, Any]) -> None:
         told = contention.bench_writers(
@@ -221,3 +230,22 @@ def _search_table(told: dict[str, Any]) -> str:
         if curve := viewer.get("overlap_by_budget"):
             lines.append(f"{name}: " + ", ".join(f"{b:,}: {share}" for b, share in curve.items()))
     return "\n".join(lines)
+
+
+def _pages_table(told: dict[str, Any]) -> str:
+    rows = [
+        [
+            page["page"],
+            str(page["status"]),
+            str(page["queries"]),
+            f"{page['milliseconds']['p50']:.0f}",
+            f"{page['milliseconds']['max']:.0f}",
+            f"{page['bytes']:,}",
+        ]
+        for page in told["pages"]
+    ]
+    columns = ["page", "status", "queries", "p50 ms", "max ms", "bytes"]
+    slow = [
+        line for page in told["pages"] for line in (page["page"], *page["slow"]) if page["slow"]
+    ]
+    return "\n".join([figures(f"The admin of {told['tenant']}", columns, rows), *slow])
