@@ -18,6 +18,7 @@ from knowledge.core.types import Verdict
 from knowledge.models import PiiPolicy
 from knowledge.wiring import store
 
+_HAS_POLICY = "_tenant_has_a_pii_policy"
 _OFF = ""
 _CHOICES = [
     (_OFF, "admit: do not look for it"),
@@ -89,9 +90,10 @@ class PiiPolicyAdmin(OperatorAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Once a tenant has a policy it is changed, not added to."""
-        return is_operator(request) and not (
-            operated_tenant(request) and PiiPolicy.objects.exists()
-        )
+        if not hasattr(request, _HAS_POLICY):  # the menu of every page asks more than once
+            known = operated_tenant(request) is not None and PiiPolicy.objects.exists()
+            setattr(request, _HAS_POLICY, known)
+        return is_operator(request) and not getattr(request, _HAS_POLICY)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return is_operator(request)

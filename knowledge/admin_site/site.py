@@ -14,7 +14,7 @@ from django.urls import path
 from django.views.decorators.http import require_safe
 
 from access.operator_session import is_operator, is_superuser
-from knowledge.admin_site.overview import REFUSAL_DAYS, overview
+from knowledge.admin_site.overview import PERIODS, overview, period
 from knowledge.models import RefusalCount
 
 View = Callable[..., HttpResponseBase]
@@ -54,8 +54,10 @@ class VerbatimAdminSite(admin.AdminSite):
         return super().index(
             request,
             {
-                "overview": overview(),
-                "refusal_days": REFUSAL_DAYS,
+                "overview": overview(
+                    period(request.GET.get("days", "")), by_tenant=is_superuser(request)
+                ),
+                "periods": PERIODS,
                 "all_tenants": is_superuser(request),
                 **(extra_context or {}),
             },

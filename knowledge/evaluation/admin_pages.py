@@ -52,8 +52,7 @@ class Statements:
         try:
             return execute(sql, params, many, context)
         finally:
-            # Where a transaction begins inside another is no question to the database.
-            self.count += not sql.startswith(("SAVEPOINT", "RELEASE SAVEPOINT"))
+            self.count += 1
             milliseconds = (time.perf_counter() - started) * 1_000
             if milliseconds > _SLOW_MS:
                 self.slow.append(f"{milliseconds:.0f} ms  {' '.join(sql.split())[:200]}")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection
-from django.db.models import Sum
+from django.db.models import Subquery, Sum
 
 from access.tenancy import operations_session
 from knowledge.adapters import database
@@ -25,6 +25,8 @@ from knowledge.models.figures import LATENCY_MS
 logger = logging.getLogger(__name__)
 
 _LOCK: Final = "verbatim.figures"
+# Up to so many documents are counted in a few milliseconds.
+_COUNTED_ANEW: Final = 5_000
 # What began on a day may be committed a little after it has ended.
 _FINAL: Final = "rolled_at >= ((day + 1)::timestamp AT TIME ZONE 'UTC') + interval '1 hour'"
 _FIRST: Final = f"""
@@ -47,7 +49,31 @@ _COUNTS: Final = (
     *("ingested", "searches", "assembles", "preturns", "empty", "pressed", "passages"),
     *("block_tokens", "duration_ms", "answers", "drawn", "citing"),
 )
-_CORPUS: Final = ("documents", "chunks", "flagged", "quarantined", "source_bytes")
+_CORPUS: Final = (
+    *("documents", "versions", "chunks", "flagged", "quarantined", "held", "source_bytes"),
+)
+# Chunk sets carry the counts of their chunks: the chunks themselves are never counted.
+_SHARES: Final = """
+    SELECT d.tenant_id, p.visibility, p.sensitivity, split_part(v.media_type, ';', 1) AS media_type,
+        count(*)::bigint AS documents,
+        sum(o.versions)::bigint AS versions,
+        coalesce(sum(s.chunk_count - s.rejected_count), 0)::bigint AS chunks,
+        coalesce(sum(s.flagged_count), 0)::bigint AS flagged,
+        coalesce(sum(s.quarantined_count), 0)::bigint AS quarantined,
+        (count(*) FILTER (WHERE d.legal_hold))::bigint AS held,
+        sum(o.bytes)::bigint AS source_bytes
+    FROM knowledge_document d
+    JOIN knowledge_visibilityspace p ON p.id = d.space_id
+    JOIN knowledge_documentversion v
+        ON v.document_id = d.document_id AND v.superseded_at IS NULL
+    JOIN (
+        SELECT of.document_id, count(*) AS versions, sum(a.byte_size) AS bytes
+        FROM knowledge_documentversion of JOIN artifacts_artifact a ON a.id = of.source_id
+        GROUP BY 1
+    ) AS o ON o.document_id = d.document_id
+    LEFT JOIN knowledge_chunkset s ON s.version_id = v.id AND s.state = 'live'
+    GROUP BY 1, 2, 3, 4
+"""
 _ROLL_UP: Final = f"""
     WITH asked AS (
         SELECT tenant_id, {_DAY.format("created_at")} AS day,
@@ -81,29 +107,18 @@ _ROLL_UP: Final = f"""
         ) AS by_verdict GROUP BY 1, 2
     ), tenants AS (
         SELECT DISTINCT tenant_id, %(today)s::date AS day FROM knowledge_visibilityspace
-    ), held AS (
-        SELECT tenant_id, count(*) AS documents FROM knowledge_document GROUP BY 1
-    ), divided AS (
-        SELECT s.tenant_id, sum(s.chunk_count - s.rejected_count) AS chunks,
-            sum(s.flagged_count) AS flagged, sum(s.quarantined_count) AS quarantined
-        FROM knowledge_chunkset s JOIN knowledge_documentversion v ON v.id = s.version_id
-        WHERE s.state = 'live' AND v.superseded_at IS NULL GROUP BY 1
-    ), stored AS (
-        SELECT tenant_id, sum(byte_size) AS source_bytes FROM artifacts_artifact
-        WHERE origin = 'KNOWLEDGE_SOURCE' AND expires_at IS NULL GROUP BY 1
-    ), corpus AS (
-        SELECT tenant_id, day, coalesce(documents, 0) AS documents, coalesce(chunks, 0) AS chunks,
-            coalesce(flagged, 0) AS flagged, coalesce(quarantined, 0) AS quarantined,
-            coalesce(source_bytes, 0) AS source_bytes
-        FROM tenants LEFT JOIN held USING (tenant_id) LEFT JOIN divided USING (tenant_id)
-            LEFT JOIN stored USING (tenant_id)
+    ), shares AS ({_SHARES}), corpus AS (
+        SELECT tenant_id, t.day, {", ".join(f"coalesce(sum(s.{name}), 0) AS {name}" for name in _CORPUS)},
+            coalesce(jsonb_agg(to_jsonb(s) - 'tenant_id') FILTER (WHERE s.documents > 0), '[]')
+                AS shares
+        FROM tenants t LEFT JOIN shares s USING (tenant_id) GROUP BY 1, 2
     )
     INSERT INTO knowledge_dailyfigures AS kept (
-        tenant_id, day, rolled_at, latency, citations, {", ".join(_COUNTS + _CORPUS)}
+        tenant_id, day, rolled_at, latency, citations, shares, {", ".join(_COUNTS + _CORPUS)}
     )
     SELECT tenant_id, day, clock_timestamp(),
         coalesce(latency, array_fill(0::bigint, ARRAY[{len(LATENCY_MS) + 1}])),
-        coalesce(citations, '{{}}'), {", ".join(f"coalesce({name}, 0)" for name in _COUNTS)},
+        coalesce(citations, '{{}}'), shares, {", ".join(f"coalesce({name}, 0)" for name in _COUNTS)},
         {", ".join(_CORPUS)}
     FROM (
         SELECT tenant_id, day FROM asked UNION SELECT tenant_id, day FROM admitted
@@ -114,6 +129,7 @@ _ROLL_UP: Final = f"""
     LEFT JOIN corpus USING (tenant_id, day)
     ON CONFLICT (tenant_id, day) DO UPDATE SET
         rolled_at = excluded.rolled_at, latency = excluded.latency, citations = excluded.citations,
+        shares = coalesce(excluded.shares, kept.shares),
         {", ".join(f"{name} = excluded.{name}" for name in _COUNTS)},
         {", ".join(f"{name} = coalesce(excluded.{name}, kept.{name})" for name in _CORPUS)}
 """  # noqa: S608 - constants
@@ -200,9 +216,11 @@ class Figures:
     citing: int = 0
     citations: Mapping[str, int] = field(default_factory=dict)
     documents: int = 0
+    versions: int = 0
     chunks: int = 0
     flagged: int = 0
     quarantined: int = 0
+    held: int = 0
     source_bytes: int = 0
 
     @property
@@ -248,6 +266,57 @@ class Figures:
 
     def _of(self, *verdicts: CitationVerdict) -> int:
         return sum(self.citations.get(str(verdict), 0) for verdict in verdicts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """What is in the corpus, by what it is visible to, how sensitive it is and what it was read from.
+
+    Each share is `{tenant_id, visibility, sensitivity, media_type}` with the counts of `Figures`.
+    `counted_at` is `None` when that is now.
+    """
+
+    shares: Sequence[Mapping[str, Any]]
+    counted_at: datetime | None
+
+    def total(self, name: str) -> int:
+        return sum(share[name] for share in self.shares)
+
+    def by(self, name: str) -> list[dict[str, Any]]:
+        """The counts by the value of one of the four, the most documents first."""
+        added: dict[str, dict[str, Any]] = {}
+        for share in self.shares:
+            row = added.setdefault(share[name], {"value": share[name], **dict.fromkeys(_CORPUS, 0)})
+            for count in _CORPUS:
+                row[count] += share[count]
+        return sorted(added.values(), key=lambda row: (-row["documents"], row["value"]))
+
+
+def corpus() -> Corpus:
+    """In the caller's session: of one tenant, or of all of them for whoever sees all.
+
+    A small corpus is counted now; a large one was by the last roll-up, a minute ago.
+    """
+    last = DailyFigures.objects.order_by("-day").values("day")[:1]
+    rows = list(
+        DailyFigures.objects.filter(day=Subquery(last)).values(
+            "tenant_id", "shares", "documents", "rolled_at"
+        )
+    )
+    if sum(row["documents"] or 0 for row in rows) > _COUNTED_ANEW:
+        return Corpus(
+            shares=[
+                {"tenant_id": row["tenant_id"], **share}
+                for row in rows
+                for share in row["shares"] or ()
+            ],
+            counted_at=min(row["rolled_at"] for row in rows),
+        )
+    with connection.cursor() as cursor:
+        cursor.execute(_SHARES)
+        columns = [column.name for column in cursor.description or ()]
+        shares = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+    return Corpus(shares=shares, counted_at=None)
 
 
 def figures_by_day(days: int) -> dict[date, Figures]:

@@ -96,8 +96,9 @@ class Attachment(models.Model):
         indexes = (
             # Whether another conversation sent the same file.
             models.Index(fields=["document_id"], name="attachment_document"),
-            # The admin's list, newest first.
+            # The admin's list, newest first; those of a time.
             models.Index(fields=["tenant_id", "-number"], name="attachment_newest"),
+            models.Index(fields=["created_at"], name="attachment_created"),
         )
 
     def __str__(self) -> str:

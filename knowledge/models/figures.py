@@ -17,7 +17,8 @@ class DailyFigures(models.Model):
 
     `latency[i]` counts the searches of every kind that took at most `LATENCY_MS[i]`; the last
     entry counts all. `citations` counts by verdict. What was refused is in `RefusalCount`. The
-    last five are no counts of the day but of the corpus, when it was last looked at on that day.
+    last eight are no counts of the day but of the corpus, when it was last looked at on that day:
+    `shares` divides them by visibility, sensitivity and media type.
     """
 
     pk = models.CompositePrimaryKey("tenant_id", "day")
@@ -38,10 +39,13 @@ class DailyFigures(models.Model):
     citing = models.BigIntegerField(default=0)
     citations = models.JSONField(default=dict)
     documents = models.BigIntegerField(null=True)
+    versions = models.BigIntegerField(null=True)
     chunks = models.BigIntegerField(null=True)
     flagged = models.BigIntegerField(null=True)
     quarantined = models.BigIntegerField(null=True)
+    held = models.BigIntegerField(null=True)
     source_bytes = models.BigIntegerField(null=True)
+    shares = models.JSONField(null=True)
     rolled_at = models.DateTimeField()
 
     class Meta:

@@ -119,6 +119,12 @@ class IngestJob(models.Model):
             models.Index(
                 fields=["number"], condition=Q(state__in=_UNFINISHED), name="job_unfinished"
             ),
+            # What ended badly and may need a person.
+            models.Index(
+                fields=["number"],
+                condition=Q(state__in=(JobState.REFUSED, JobState.FAILED)),
+                name="job_ended_badly",
+            ),
             # The jobs of one document: those before it, and those that go with it.
             models.Index(fields=["document_id", "number"], name="job_of_document"),
             # The admin's list, newest first.

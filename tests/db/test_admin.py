@@ -34,7 +34,6 @@ from knowledge.models import (
     PiiPolicy,
     QuarantinedChunk,
     RecallTrace,
-    RefusalCount,
     RetentionProposal,
     TracedPassage,
 )
@@ -427,26 +426,6 @@ def test_a_long_document_comes_in_pages(alice: Client) -> None:
     assert "Passage 99." not in last
     for odd in ("0", "x", "99999999999", "\x00"):
         assert alice.get(document_path(document), {"page": odd}).status_code == 200
-
-
-def test_the_overview_counts_what_is_there_and_says_what_to_do_when_nothing_is(
-    alice: Client,
-) -> None:
-    assert "Nothing is in the corpus yet" in page(alice, "/admin/")
-    make_document("acme", versions=2)
-    make_document("globex", texts=["x"] * 7)
-    with tenant_session("acme"):
-        RefusalCount.objects.create(
-            tenant_id="acme", day="2026-01-01", reason="old_reason", count=3
-        )
-        today = KnowledgeEvent.objects.latest("at").at.date()
-        RefusalCount.objects.create(tenant_id="acme", day=today, reason="secret_found", count=2)
-    html = re.sub(r"\s+", " ", page(alice, "/admin/"))
-    assert re.search(r"<dt>Live chunks</dt>\s*<dd>\s*2\s*</dd>", html)
-    assert re.search(r"<dt>Versions</dt>\s*<dd>\s*2\s*</dd>", html)
-    assert "secret_found" in html
-    assert "old_reason" not in html
-    assert "old_reason" in page(alice, "/admin/refusals/")
 
 
 def test_every_list_and_add_page_opens(alice: Client) -> None:

@@ -265,10 +265,3 @@ def test_a_superuser_approves_in_the_proposals_tenant() -> None:
     with tenant_session("globex"):
         version = DocumentVersion.objects.select_related("document").get()
     assert version.document.ingested_by_principal_id == "operator:root"
-
-
-def test_the_overview_counts_what_waits(olga: Client) -> None:
-    make_proposal("acme")
-    make_proposal("globex")
-    shown = page(olga, "/admin/")
-    assert re.search(r"decision__exact=parked\">\s*1\s*<", shown)

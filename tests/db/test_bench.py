@@ -127,6 +127,8 @@ class TestSearch:
 
 class TestAdmin:
     @pytest.mark.long
+    # A session inside a transaction asks more of the database than one that begins it.
+    @pytest.mark.django_db(transaction=True)
     def test_every_page_is_there_and_asks_little(self, sources: Path, blob_root: Path) -> None:
         before = footprint(blob_root)
         answer = told(
