@@ -316,7 +316,7 @@ def test_a_view_that_fails_leaves_nothing_and_no_session(monkeypatch: Any) -> No
         Document.objects.filter(pk=document.pk).update(title="changed")
         raise RuntimeError
 
-    monkeypatch.setattr("knowledge.admin.documents._passages", write_then_fail)
+    monkeypatch.setattr("knowledge.admin.documents.document_context", write_then_fail)
     assert client.get(document_path(document)).status_code == 500
     assert not Document.objects.exists()
     with tenant_session("acme"):
