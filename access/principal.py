@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from access.errors import ProjectForbidden, ScopeMissing
 from access.trust import OriginTrust, Scope, Sensitivity
@@ -18,6 +19,8 @@ class Principal:
     vouched for the caller, when one did.
     """
 
+    OPERATOR_PREFIX: ClassVar[str] = "operator:"
+
     tenant_id: str
     principal_id: str
     scopes: frozenset[Scope] = field(default_factory=frozenset)
@@ -32,7 +35,7 @@ class Principal:
     def for_operator(cls, tenant_id: str, username: str) -> Principal:
         return cls(
             tenant_id=tenant_id,
-            principal_id=f"operator:{username}",
+            principal_id=f"{cls.OPERATOR_PREFIX}{username}",
             scopes=frozenset(Scope),
             projects=None,
             max_origin_trust=OriginTrust.USER,

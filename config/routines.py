@@ -13,6 +13,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         # While every worker is busy these would only pile up.
         "options": {"expires": 5},
     },
+    "reconcile-bulk-tasks": {
+        "task": "knowledge.reconcile_bulk_tasks",
+        "schedule": timedelta(seconds=5),
+        "options": {"expires": 5},
+    },
     "discard-abandoned-versions": {
         "task": "knowledge.discard_abandoned_versions",
         "schedule": timedelta(hours=1),

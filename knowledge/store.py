@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import IO
+from typing import IO, Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -15,6 +15,7 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from knowledge.core.admission import PiiRules
 from knowledge.core.assembly import RecallItem
+from knowledge.core.errors import EmbedderUnavailable
 from knowledge.core.fingerprint import is_chunk_id
 from knowledge.core.instants import checked_instant
 from knowledge.core.ports import VectorSink
@@ -22,12 +23,15 @@ from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import (
     Actor,
+    BulkAction,
+    BulkOutcome,
     DocumentChange,
     IngestProgress,
     IngestRequest,
     IngestResult,
     KnowledgeQuery,
     ProposalRequest,
+    RechunkOutcome,
     RechunkRequest,
     RechunkResult,
     SearchResult,
@@ -35,6 +39,7 @@ from knowledge.core.types import (
 from knowledge.ingest import attachments, jobs, proposals, rechunking
 from knowledge.ingest.attempt import Attempt, ignore_progress
 from knowledge.ingest.pipeline import Ingestor
+from knowledge.lifecycle import bulk
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
 from knowledge.lifecycle.delete import delete_document
 from knowledge.lifecycle.pii_policy import set_pii_policy
@@ -43,6 +48,7 @@ from knowledge.lifecycle.tombstones import deletion_of, missing_chunk, missing_d
 from knowledge.lifecycle.update import Updater
 from knowledge.models import (
     Attachment,
+    BulkTask,
     Chunk,
     Deletion,
     Document,
@@ -329,6 +335,53 @@ class KnowledgeStore:
         """Divides a document anew from its stored source, by today's rules; see `rechunk`."""
         return rechunking.rechunk(self.ingestor, document_id, operator, asked, on_progress)
 
+    def begin_bulk(
+        self,
+        action: BulkAction,
+        documents: Sequence[UUID],
+        operator: Principal,
+        *,
+        reason: str,
+        change: Mapping[str, Any] | None = None,
+    ) -> BulkTask:
+        """One thing done to many documents in the background; whoever begins it hints at it.
+
+        `change` of a rescope has what of `visibility`, `project_scope` and `sensitivity` is to be
+        another. Raises `Forbidden`, `ReasonMissing`, `TooManyDocuments`.
+        """
+        return bulk.begin(action, documents, operator, reason=reason, change=change or {})
+
+    def run_bulk(self, task_id: UUID) -> bool:
+        """One turn at a bulk action. Whether there is more to do at once."""
+        return bulk.run(task_id, self._do_in_bulk)
+
+    def cancel_bulk(self, task_id: UUID, operator: Principal) -> BulkTask:
+        """Begins nothing more of it; what is done stays done."""
+        return bulk.cancel(task_id, operator)
+
+    def _do_in_bulk(self, task: BulkTask, document_id: UUID, operator: Principal) -> BulkOutcome:
+        reason = task.change["reason"]
+        match BulkAction(task.action):
+            case BulkAction.DELETE:
+                self.delete(document_id, operator, reason=reason)
+            case BulkAction.RECHUNK:
+                return _rechunked(self.rechunk(document_id, operator))
+            case BulkAction.HOLD:
+                self.update(document_id, operator, DocumentChange(legal_hold=True, reason=reason))
+            case BulkAction.LIFT_HOLD:
+                self.update(document_id, operator, DocumentChange(legal_hold=False, reason=reason))
+            case BulkAction.RESCOPE:
+                change = DocumentChange.of_scope(task.change, reason=reason)
+                self.update(document_id, operator, change)
+        return BulkOutcome.DONE
+
     def set_pii_policy(self, rules: PiiRules, principal: Principal) -> PiiPolicy:
         """What the tenant does about personal data from now on; see `set_pii_policy`."""
         return set_pii_policy(rules, principal)
+
+
+def _rechunked(result: RechunkResult) -> BulkOutcome:
+    if result.outcome is RechunkOutcome.UNFINISHED:
+        raise EmbedderUnavailable("The embedder failed on the way.")
+    unchanged = result.outcome is RechunkOutcome.UNCHANGED
+    return BulkOutcome.UNCHANGED if unchanged else BulkOutcome.DONE

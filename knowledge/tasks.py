@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from celery import shared_task
+from celery import Task, shared_task
 from celery.exceptions import OperationalError as BrokerError
 from django.conf import settings
 from django.db import OperationalError, transaction
@@ -16,6 +16,7 @@ from redis import RedisError
 from access.tenancy import operations_session
 from knowledge.adapters import term_index
 from knowledge.ingest import jobs
+from knowledge.lifecycle import bulk
 from knowledge.lifecycle.abandoned import discard_abandoned
 from knowledge.lifecycle.figures import roll_up
 from knowledge.lifecycle.retention import retain_traces
@@ -68,16 +69,36 @@ def reconcile_ingest_jobs() -> int:
     return len(due)
 
 
+@shared_task(name="knowledge.run_bulk_task")
+def run_bulk_task(task_id: str) -> None:
+    """One turn, so that a long task leaves the worker to others in between."""
+    if store().run_bulk(UUID(task_id)):
+        hint_bulk(UUID(task_id))
+
+
+@shared_task(name="knowledge.reconcile_bulk_tasks")
+def reconcile_bulk_tasks() -> int:
+    due = bulk.reconcile()
+    for task_id in due:
+        hint_bulk(task_id)
+    return len(due)
+
+
 def hint(job_id: UUID) -> None:
     """Tells a worker of a job as soon as its row is committed.
 
     A hint that cannot be sent is no loss: `reconcile_ingest_jobs` finds the row.
     """
-    transaction.on_commit(partial(_send, job_id))
+    transaction.on_commit(partial(_send, run_ingest_job, job_id))
 
 
-def _send(job_id: UUID) -> None:
+def hint_bulk(task_id: UUID) -> None:
+    """The same for a bulk action."""
+    transaction.on_commit(partial(_send, run_bulk_task, task_id))
+
+
+def _send(task: Task[[str], None], row_id: UUID) -> None:
     try:
-        run_ingest_job.apply_async((str(job_id),), retry=False)
+        task.apply_async((str(row_id),), retry=False)
     except (BrokerError, RedisError, OSError) as error:
-        logger.warning("hint_lost", extra={"job_id": str(job_id), "error": type(error).__name__})
+        logger.warning("hint_lost", extra={"row_id": str(row_id), "error": type(error).__name__})

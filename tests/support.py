@@ -25,7 +25,7 @@ from knowledge.core.types import (
     SearchResult,
     Visibility,
 )
-from knowledge.models import IngestJob
+from knowledge.models import BulkTask, IngestJob
 from knowledge.wiring import store
 
 
@@ -114,6 +114,19 @@ def work() -> int:
         for job_id in due:
             store().run_job(job_id)
             done += 1
+
+
+def work_in_bulk() -> int:
+    """Gives every bulk action that is due its turns until none has more to do. Returns how many."""
+    turns = 0
+    while True:
+        with operations_session():
+            due = list(BulkTask.objects.due().order_by("number").values_list("task_id", flat=True))
+        if not due:
+            return turns
+        for task_id in due:
+            store().run_bulk(task_id)
+            turns += 1
 
 
 def texts(result: SearchResult) -> list[str]:

@@ -2,6 +2,7 @@
 
 from knowledge.admin import (
     attachments,
+    bulk,
     documents,
     events,
     jobs,
@@ -13,6 +14,7 @@ from knowledge.admin import (
 
 __all__ = [
     "attachments",
+    "bulk",
     "documents",
     "events",
     "jobs",

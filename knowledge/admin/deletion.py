@@ -7,20 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django import forms
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Sum
 
-from knowledge.models import Chunk, ChunkIndex, Deletion, Document, DocumentVersion, TracedPassage
-
-REASON_LIMIT = 500
-
-
-class DeletionForm(forms.Form):
-    reason = forms.CharField(
-        max_length=REASON_LIMIT,
-        widget=forms.TextInput(attrs={"size": 60, "autofocus": True, "autocomplete": "off"}),
-        help_text="Kept in the event log for good, so do not quote the document.",
-    )
+from knowledge.models import ChunkSet, Deletion, DocumentVersion, TracedPassage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +24,23 @@ class Cascade:
     source_bytes: int
 
     @classmethod
-    def of(cls, documents: Sequence[Document]) -> Cascade:
-        ids: list[UUID] = [document.pk for document in documents]
-        of_chunk = Q(chunk_set__version__document__in=ids)
-        versions = DocumentVersion.objects.filter(document__in=ids).aggregate(
+    def of(cls, documents: Sequence[UUID]) -> Cascade:
+        """From the counts that chunk sets carry: thousands of documents have millions of chunks."""
+        versions = DocumentVersion.objects.filter(document__in=documents).aggregate(
             all=Count("pk"), bytes=Sum("source__byte_size", default=0)
         )
+        sets = ChunkSet.objects.filter(version__document__in=documents).aggregate(
+            cut=Sum("chunk_count", default=0),
+            rejected=Sum("rejected_count", default=0),
+            quarantined=Sum("quarantined_count", default=0),
+        )
+        chunks = sets["cut"] - sets["rejected"]
         return cls(
             versions=versions["all"],
-            chunks=Chunk.objects.filter(of_chunk).count(),
-            index_rows=ChunkIndex.objects.filter(
-                chunk__chunk_set__version__document__in=ids
-            ).count(),
+            chunks=chunks,
+            index_rows=chunks - sets["quarantined"],
             traced_passages=TracedPassage.objects.filter(
-                document_id__in=ids, deleted_at__isnull=True
+                document_id__in=documents, deleted_at__isnull=True
             ).count(),
             # Every version has a source of its own.
             sources=versions["all"],

@@ -1,38 +1,34 @@
-"""Documents: the list, the page of one with its passages, and deleting."""
+"""Documents: the list, and the page of one with its passages."""
 
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from access.admin_base import OperatorAdmin, as_uuid, searched_words
-from access.errors import VerbatimError
-from access.operator_session import is_operator, is_superuser, operator_principal
+from access.admin_base import as_uuid, searched_words
+from access.operator_session import is_superuser
 from knowledge.adapters.extractors.media_types import DOCX, HTML, PDF
 from knowledge.admin.comparing import comparison_context
-from knowledge.admin.deletion import Cascade, DeletionForm, receipt_text
+from knowledge.admin.document_actions import DocumentActions
 from knowledge.admin.document_filters import FILTERS, TenantFilter
 from knowledge.admin.document_page import document_context
 from knowledge.admin.passage_search import passage_context
 from knowledge.admin.visits import note_visit
 from knowledge.core.types import ChunkSetState
-from knowledge.models import Chunk, ChunkSet, Deletion, Document, DocumentVersion, UnfinishedVersion
-from knowledge.wiring import store
+from knowledge.models import Chunk, ChunkSet, Document, DocumentVersion, UnfinishedVersion
 
-_DELETED_AT_ONCE = 50
 _UNFINISHED_SHOWN = 5
 _HELD = SafeString(' <span class="badge held">held</span>')
 _SHORT_NAMES = {
@@ -45,9 +41,7 @@ _SHORT_NAMES = {
 
 
 @admin.register(Document)
-class DocumentAdmin(OperatorAdmin):
-    """Read and delete. The event log is the record of both, for it keeps no titles."""
-
+class DocumentAdmin(DocumentActions):
     list_display = (
         "name",
         "visibility",
@@ -67,12 +61,6 @@ class DocumentAdmin(OperatorAdmin):
         "Words of the title, a document's id or a passage's (kc_…); or what passages say."
     )
     ordering = ("-created_at", "document_id")
-    actions = ("delete_selected",)
-
-    # --- who may do what
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_operator(request)
 
     # --- the list
 
@@ -194,7 +182,6 @@ class DocumentAdmin(OperatorAdmin):
             **self.admin_site.each_context(request),
             **document_context(request, document),
             "opts": self.opts,
-            "delete_url": reverse("admin:knowledge_document_delete", args=[document.pk]),
             "all_tenants": is_superuser(request),
             **(extra_context or {}),
         }
@@ -229,84 +216,6 @@ class DocumentAdmin(OperatorAdmin):
         document = self.found(request, object_id)
         events = reverse("admin:knowledge_knowledgeevent_changelist")
         return HttpResponseRedirect(f"{events}?q={document.pk}")
-
-    # --- deleting
-
-    def delete_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        document = self.found(request, object_id)
-        response = self._deletion(request, [document])
-        return response or HttpResponseRedirect(reverse("admin:knowledge_document_changelist"))
-
-    @admin.action(description="Delete selected documents", permissions=["delete"])
-    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        documents = list(queryset[: _DELETED_AT_ONCE + 1])
-        if not documents:
-            raise Http404
-        if len(documents) > _DELETED_AT_ONCE:
-            self.message_user(
-                request,
-                f"At most {_DELETED_AT_ONCE} documents can be deleted at once;"
-                " nothing was deleted.",
-                messages.ERROR,
-            )
-            return None
-        return self._deletion(request, documents)
-
-    def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        self._delete(request, [obj])
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._delete(request, list(queryset))
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> list[Any]:
-        # Django's log would keep the title of what is gone.
-        return []
-
-    def _deletion(self, request: HttpRequest, documents: Sequence[Document]) -> HttpResponse | None:
-        """The page that asks, until a reason is given; then deletes and says what went."""
-        asked = request.method == "POST" and "confirmed" in request.POST
-        form = DeletionForm(request.POST if asked else None)
-        if asked and form.is_valid():
-            self._delete(request, documents)
-            return None
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Delete document" if len(documents) == 1 else "Delete documents",
-            "opts": self.opts,
-            "documents": documents,
-            "deletable": [document for document in documents if not document.legal_hold],
-            "cascade": Cascade.of(documents),
-            "form": form,
-            "bulk": request.POST.get("action") == "delete_selected",
-            "action_checkbox_name": ACTION_CHECKBOX_NAME,
-        }
-        return TemplateResponse(request, "admin/knowledge/document/delete.html", context)
-
-    def _delete(self, request: HttpRequest, documents: Sequence[Document]) -> None:
-        receipts: list[Deletion] = []
-        form = DeletionForm(request.POST)
-        reason = form.cleaned_data["reason"] if form.is_valid() else ""
-        # Always in the same order: two operators who delete the same documents take turns.
-        for document in sorted(documents, key=lambda document: document.pk):
-            try:
-                receipts.append(
-                    store().delete(
-                        document.pk,
-                        operator_principal(request, document.tenant_id),
-                        reason=reason,
-                    )
-                )
-            except VerbatimError as refused:
-                self.message_user(
-                    request, f"Not deleted: {document.title}. {refused.detail}", messages.ERROR
-                )
-        if receipts:
-            self.message_user(request, receipt_text(receipts), messages.SUCCESS)
 
 
 def _version_of(document: Any) -> DocumentVersion | None:

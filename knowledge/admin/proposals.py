@@ -22,8 +22,8 @@ from access.admin_base import SearchedByKey
 from access.errors import VerbatimError
 from access.operator_session import is_superuser, operator_principal
 from access.principal import Principal
-from knowledge.admin.deletion import REASON_LIMIT
 from knowledge.admin.visits import note_visit
+from knowledge.core.wording import REASON_LIMIT
 from knowledge.models import KnowledgeEvent, RetentionProposal
 from knowledge.passage_html import families, passage_html
 from knowledge.tasks import hint

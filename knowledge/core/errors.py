@@ -281,6 +281,13 @@ class DeletionIncomplete(KnowledgeError):
     status = 500
 
 
+class TooManyDocuments(KnowledgeError, Malformed):
+    """So many documents are not taken at once; choose fewer."""
+
+    code = "too_many_documents"
+    status = 400
+
+
 class ConversationDeleted(KnowledgeError):
     """The conversation was deleted; nothing can be attached to it any more."""
 

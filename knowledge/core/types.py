@@ -84,6 +84,34 @@ class ProposalDecision(StrEnum):
     EXPIRED = "expired"
 
 
+class BulkAction(StrEnum):
+    """What an operator does to many documents at once."""
+
+    DELETE = "delete"
+    RESCOPE = "rescope"
+    HOLD = "hold"
+    LIFT_HOLD = "lift_hold"
+    RECHUNK = "rechunk"
+
+
+class BulkState(StrEnum):
+    """Where it stands. The last two are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class BulkOutcome(StrEnum):
+    """What became of one document of many."""
+
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
 class OmittedReason(StrEnum):
     """Why a candidate passage was left out of the block."""
 
@@ -336,6 +364,17 @@ class DocumentChange:
     legal_hold: bool | None = None
     origin_trust: OriginTrust | None = None
     reason: str = ""
+
+    @classmethod
+    def of_scope(cls, scope: Mapping[str, str], *, reason: str) -> DocumentChange:
+        """From words, as forms and rows have them; what is not among them stays as it is."""
+        visibility, sensitivity = scope.get("visibility"), scope.get("sensitivity")
+        return cls(
+            visibility=Visibility(visibility) if visibility else None,
+            project_scope=scope.get("project_scope") or None,
+            sensitivity=Sensitivity(sensitivity) if sensitivity else None,
+            reason=reason,
+        )
 
     @property
     def rescopes(self) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import date, timedelta
 from typing import Any, Final
@@ -28,6 +26,7 @@ from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
 from knowledge.adapters.database import now
+from knowledge.adapters.leases import kept_alive
 from knowledge.core.errors import IngestBusy, IngestIncomplete, IngestInterrupted
 from knowledge.core.types import (
     Authority,
@@ -49,7 +48,6 @@ LEASE: Final = timedelta(seconds=20)
 """Kept alive by whoever works on the job; found run out, its worker is gone."""
 HINT_AGAIN: Final = timedelta(seconds=20)
 KEPT: Final = timedelta(days=30)
-_BEAT_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = timedelta(seconds=2)
 _LONGEST_PAUSE: Final = timedelta(minutes=2)
 _HINTS_AT_ONCE: Final = 200
@@ -129,7 +127,7 @@ def run(ingestor: Ingestor, job_id: UUID) -> list[UUID]:
         return []
     try:
         principal = _principal_of(job)
-        with _kept_alive(job):
+        with kept_alive(_renewal(job)):
             result = ingestor.ingest(_request_of(job), principal, _attempt_of(job))
     except VerbatimError as error:
         _record_error(job, error)
@@ -206,31 +204,12 @@ def _attempt_of(job: IngestJob) -> Attempt:
     return Attempt(holder=f"job:{job.job_id}", on_progress=on_progress, guard=guard)
 
 
-@contextlib.contextmanager
-def _kept_alive(job: IngestJob) -> Iterator[None]:
-    """Renews the lease from a thread for as long as this process lives and works."""
-    done = threading.Event()
+def _renewal(job: IngestJob) -> Callable[[], None]:
+    def renew() -> None:
+        with tenant_session(job.tenant_id):
+            IngestJob.objects.held(job.job_id, _token(job)).update(lease_until=Now() + LEASE)
 
-    def beat() -> None:
-        try:
-            while not done.wait(_BEAT_SECONDS):
-                # A database that is away comes back, or the lease runs out: both are in order.
-                with contextlib.suppress(DatabaseError, InterfaceError):
-                    connection.close_if_unusable_or_obsolete()
-                    with tenant_session(job.tenant_id):
-                        IngestJob.objects.held(job.job_id, _token(job)).update(
-                            lease_until=Now() + LEASE
-                        )
-        finally:
-            connection.close()
-
-    beating = threading.Thread(target=beat, name="job-lease", daemon=True)
-    beating.start()
-    try:
-        yield
-    finally:
-        done.set()
-        beating.join()
+    return renew
 
 
 # --- recording -------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_attachment"),
         tenant_isolation("knowledge_retentionproposal"),
         tenant_isolation("knowledge_piipolicy"),
+        tenant_isolation("knowledge_bulktask"),
+        tenant_isolation("knowledge_bulkitem"),
         tenant_isolation("knowledge_citedanswer"),
         tenant_isolation("knowledge_citation"),
         tenant_isolation("knowledge_dailyfigures"),

@@ -2,6 +2,7 @@
 
 from knowledge.models.admission import PiiPolicy
 from knowledge.models.attachment import Attachment, Conversation
+from knowledge.models.bulk import BulkItem, BulkTask
 from knowledge.models.chunk import Chunk, ChunkSet, QuarantinedChunk
 from knowledge.models.citation import Citation, CitedAnswer
 from knowledge.models.deletion import DeletedChunk, Deletion
@@ -17,6 +18,8 @@ from knowledge.models.unfinished import UnfinishedVersion
 
 __all__ = [
     "Attachment",
+    "BulkItem",
+    "BulkTask",
     "Chunk",
     "ChunkIndex",
     "ChunkSet",

@@ -22,6 +22,7 @@ from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
 from config.celery import app
 from knowledge import tasks
+from knowledge.adapters import leases
 from knowledge.adapters.database import now
 from knowledge.core.errors import IngestIncomplete, SecretFound, UnsupportedMediaType
 from knowledge.core.types import (
@@ -436,7 +437,7 @@ def test_every_other_task_delivered_three_times_at_once_does_its_work_once(
 def test_the_lease_of_a_job_lasts_as_long_as_its_worker(
     blob_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.05)
     monkeypatch.setattr(jobs, "LEASE", timedelta(seconds=0.5))
     job = later()
     plan, renewed = Ingestor.plan, threading.Event()

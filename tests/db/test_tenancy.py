@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -15,7 +16,7 @@ from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
 from knowledge.core.admission import PiiRules
-from knowledge.core.types import IngestProgress, IngestRequest, Visibility
+from knowledge.core.types import BulkAction, IngestProgress, IngestRequest, Visibility
 from knowledge.ingest.attempt import Attempt
 from knowledge.lifecycle.figures import roll_up
 from knowledge.lifecycle.pii_policy import set_pii_policy
@@ -74,7 +75,9 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         leave_unfinished(long_request(tenant), principal(tenant=tenant))
         make_attachment(tenant)
         make_proposal(tenant)
-        set_pii_policy(PiiRules(verdicts={}), Principal.for_operator(tenant, "olga"))
+        operator = Principal.for_operator(tenant, "olga")
+        store().begin_bulk(BulkAction.HOLD, [uuid4()], operator, reason="test")
+        set_pii_policy(PiiRules(verdicts={}), operator)
         user = django_user_model.objects.create_user(f"op-{tenant}")
         with tenant_session(tenant):
             Operator.objects.create(user=user, tenant_id=tenant)

@@ -75,6 +75,7 @@ def main() -> None:
 
     from config.celery import app  # noqa: PLC0415
     from knowledge import tasks  # noqa: PLC0415
+    from knowledge.adapters import leases  # noqa: PLC0415
     from knowledge.ingest import batches, commit, jobs  # noqa: PLC0415
     from knowledge.wiring import store  # noqa: PLC0415
 
@@ -87,7 +88,7 @@ def main() -> None:
         (commit, "LEASE"),
     ):
         setattr(module, name, SHORT)
-    vars(jobs)["_BEAT_SECONDS"] = 0.5
+    vars(leases)["BEAT_SECONDS"] = 0.5
     # Loaded once, and there in every child that takes a dead one's place.
     store().ingestor.secret_scanner.scan("ready")
     store().ingestor.language_detector.detect("All is ready, so the work can begin right now.")
