@@ -38,6 +38,7 @@ from knowledge.core.types import (
 )
 from knowledge.ingest import attachments, jobs, proposals, rechunking
 from knowledge.ingest.attempt import Attempt, ignore_progress
+from knowledge.ingest.handing_in import hand_in
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle import bulk
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
@@ -85,6 +86,12 @@ class KnowledgeStore:
     def ingest_later(self, request: IngestRequest, principal: Principal) -> IngestJob:
         """A background job; whoever makes one hints at it through the broker."""
         return jobs.enqueue(self.ingestor, request, principal)
+
+    def hand_in(
+        self, content: IO[bytes], principal: Principal, *, filename: str, **asked: Any
+    ) -> IngestJob:
+        """A file for one ingest; whoever hands one in hints at its job. See `hand_in`."""
+        return hand_in(self.ingestor, principal, content, filename=filename, **asked)
 
     def get_job(self, job_id: UUID, principal: Principal) -> IngestJob:
         """A job of the principal's own; `NotFound` otherwise."""

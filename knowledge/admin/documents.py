@@ -3,7 +3,6 @@
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,11 +14,12 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from access.admin_base import as_uuid, searched_words
-from access.operator_session import is_superuser
+from access.operator_session import is_operator, is_superuser
 from knowledge.adapters.extractors.media_types import DOCX, HTML, PDF
+from knowledge.admin.adding import AddForm, hand_in_all, job_state, not_handed_in
 from knowledge.admin.comparing import comparison_context
 from knowledge.admin.document_actions import DocumentActions
 from knowledge.admin.document_filters import FILTERS, TenantFilter
@@ -61,6 +61,36 @@ class DocumentAdmin(DocumentActions):
         "Words of the title, a document's id or a passage's (kc_…); or what passages say."
     )
     ordering = ("-created_at", "document_id")
+
+    # --- adding
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return is_operator(request)
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = AddForm(request)
+        added = hand_in_all(request, form) if form.is_valid() else []
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Add documents",
+            "opts": self.opts,
+            "form": form,
+            "added": added,
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "admin/knowledge/document/add.html", context)
+
+    def add_one_view(self, request: HttpRequest) -> HttpResponse:
+        """The same for a page that sends file by file: the line that tells of one."""
+        form = AddForm(request)
+        added = hand_in_all(request, form) if form.is_valid() else [not_handed_in(form)]
+        return TemplateResponse(
+            request, "admin/knowledge/document/added_files.html", {"added": added}
+        )
 
     # --- the list
 
@@ -188,12 +218,13 @@ class DocumentAdmin(DocumentActions):
         return TemplateResponse(request, "admin/knowledge/document/page.html", context)
 
     def get_urls(self) -> list[URLPattern]:
-        def view(of: Callable[..., HttpResponse]) -> Any:
-            return self.admin_site.admin_view(require_safe(of))
-
+        guarded = self.admin_site.admin_view
+        compare = guarded(require_safe(self.compare_view))
         name = "knowledge_document"
         return [
-            path("<path:object_id>/compare/", view(self.compare_view), name=f"{name}_compare"),
+            path("add/one/", guarded(require_POST(self.add_one_view)), name=f"{name}_one_add"),
+            path("add/<str:job_id>/", guarded(require_safe(job_state)), name=f"{name}_added"),
+            path("<path:object_id>/compare/", compare, name=f"{name}_compare"),
             *super().get_urls(),
         ]
 

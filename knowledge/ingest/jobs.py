@@ -25,6 +25,7 @@ from access.models import ApiKey
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
+from artifacts import store as artifacts
 from knowledge.adapters.database import now
 from knowledge.adapters.leases import kept_alive
 from knowledge.core.errors import IngestBusy, IngestIncomplete, IngestInterrupted
@@ -70,6 +71,7 @@ def enqueue(
     principal: Principal,
     *,
     attempts: int = MOST_ATTEMPTS,
+    discards_upload: bool = False,
 ) -> IngestJob:
     """A job for later, unless it is clear already that the document will be refused.
 
@@ -85,6 +87,7 @@ def enqueue(
             request=asdict(request),
             document_id=document_id,
             attempts_left=attempts,
+            discards_upload=discards_upload,
             next_attempt_at=at,
             hinted_at=at,
             created_at=at,
@@ -266,9 +269,11 @@ def _record_error(
 
 def _finish(job: IngestJob, state: JobState, **told: Any) -> None:
     with tenant_session(job.tenant_id):
-        IngestJob.objects.held(job.job_id, _token(job)).update(
+        ended = IngestJob.objects.held(job.job_id, _token(job)).update(
             state=state, lease_until=None, lease_token=None, finished_at=Now(), **told
         )
+        if ended and job.discards_upload:
+            artifacts.expire([UUID(job.request["artifact_id"])], now())
 
 
 def _named(job: IngestJob) -> dict[str, str]:

@@ -74,6 +74,8 @@ class IngestJob(models.Model):
     principal_id = models.CharField(max_length=200)
     principal = models.JSONField(encoder=DjangoJSONEncoder)
     request = models.JSONField(encoder=DjangoJSONEncoder)
+    # The upload is this job's alone, and goes when the job has ended for good.
+    discards_upload = models.BooleanField(default=False)
     # The document, as soon as it is known.
     document_id = models.UUIDField(null=True, blank=True)
     state = models.CharField(

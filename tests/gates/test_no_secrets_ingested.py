@@ -7,10 +7,11 @@ blob is the one place where the value may stand.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import string
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from django.test import Client
 
 from access.trust import OriginTrust
 from artifacts.models import Artifact
+from artifacts.sweeper import sweep
 from config.logs import JsonFormatter
 from knowledge.core.errors import SecretFound
 from knowledge.core.types import ConnectorIdentity, IngestRequest, Visibility
 from knowledge.wiring import store
+from tests.factories import make_operator
 from tests.inspection import REFUSALS, every_row, forge_secret, refusals
 from tests.support import bearer, footprint, principal, upload, work
 
@@ -205,6 +208,49 @@ def test_a_proposal_with_a_secret_is_not_parked(
     assert footprint(blob_root, without=[REFUSALS]) == counted
     assert every_row(without=without) == rows
     nowhere(value, case, caplog, answer.content.decode())
+
+
+@pytest.mark.parametrize("where", [*OF_A_FILE, "title"])
+def test_a_file_that_an_operator_adds_with_a_secret_leaves_nothing(
+    blob_root: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """Not even the upload: it is handed in for this ingest alone."""
+    value = forge_secret()
+    case = WHERE[where](value)
+    operator = Client()
+    operator.force_login(make_operator("acme", "olga"))
+    with caplog.at_level(logging.DEBUG):
+        answer = operator.post(
+            "/admin/knowledge/document/add/one/",
+            {
+                "upload": SimpleUploadedFile(case.filename, case.content.encode()),
+                "visibility": "tenant",
+                "sensitivity": "internal",
+                "authority": "principal_supplied",
+                "naming": "given",
+                "title": case.title,
+            },
+        )
+        said = answer.content.decode()
+        work()
+        polled = re.search(r'hx-get="([^"]*)"', said)
+        told = operator.get(polled[1]).content.decode() if polled else said
+    assert answer.status_code == 200
+    assert "secret_found" in told
+    assert "••••" in told
+    assert refusals() == {("acme", "secret_found"): 1}
+    sweep()
+    left = footprint(blob_root)
+    assert left["knowledge_document"] == left["knowledge_chunk"] == left["artifacts_artifact"] == 0
+    assert left["blobs"] == []
+    # The file's own name is shown back to whoever chose it, in the answer to that and nowhere else.
+    nowhere(
+        value,
+        replace(case, rows_may_hold=frozenset()),
+        caplog,
+        told if polled else "",
+        said.replace(case.filename, "") if where == "file name" else said,
+    )
 
 
 def nowhere(value: str, case: Source, caplog: pytest.LogCaptureFixture, *said: str) -> None:
