@@ -273,7 +273,7 @@ def _finish(job: IngestJob, state: JobState, **told: Any) -> None:
             state=state, lease_until=None, lease_token=None, finished_at=Now(), **told
         )
         if ended and job.discards_upload:
-            artifacts.expire([UUID(job.request["artifact_id"])], now())
+            artifacts.expire([UUID(job.request["artifact_id"])])
 
 
 def _named(job: IngestJob) -> dict[str, str]:
