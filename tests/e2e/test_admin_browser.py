@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from access.models import ApiKey
 from access.tenancy import operations_session
@@ -18,7 +19,8 @@ from tests.factories import (
     make_operator,
     make_proposal,
 )
-from tests.support import work
+from tests.inspection import forge_secret
+from tests.support import admit, ask, work, work_in_bulk
 
 pytestmark = [
     pytest.mark.browser,
@@ -70,11 +72,11 @@ def test_find_read_and_delete_a_document(signed_in: Page, complaints: list[str])
     page.get_by_role("link", name="The whole document").click()
 
     page.get_by_role("link", name="Delete this document").click()
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete").click()
     # The browser itself asks for the reason before anything is sent.
-    expect(page.get_by_role("button", name="Delete it")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
     page.get_by_label("Reason").fill("superseded by the wiki")
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete").click()
     expect(page.locator(".messagelist")).to_contain_text("1 version, 2 chunks, 2 index rows")
     expect(page.get_by_role("link", name=document.title)).to_have_count(0)
     with operations_session():
@@ -82,19 +84,162 @@ def test_find_read_and_delete_a_document(signed_in: Page, complaints: list[str])
     assert complaints == []
 
 
-def test_delete_several_from_the_list(signed_in: Page, complaints: list[str]) -> None:
+def test_delete_several_in_the_background(signed_in: Page, complaints: list[str]) -> None:
     page = signed_in
     for number in range(3):
-        make_document("acme", f"Number {number}")
+        make_document("acme", f"Number {number}", legal_hold=number == 2)
     page.get_by_role("link", name="Documents").first.click()
     page.get_by_role("checkbox", name=re.compile("Number 0")).check()
     page.get_by_role("checkbox", name=re.compile("Number 2")).check()
     page.locator("select[name=action]").select_option("delete_selected")
     page.get_by_role("button", name="Go").click()
+    expect(page.get_by_text("1 of them is under a legal hold")).to_be_visible()
     page.get_by_label("Reason").fill("old")
     page.get_by_role("button", name="Delete 2 documents").click()
-    expect(page.locator(".messagelist")).to_contain_text("Deleted 2 documents")
-    expect(page.get_by_role("link", name="Number 1")).to_be_visible()
+    expect(page.locator("#progress")).to_contain_text("0 of 2")
+    work_in_bulk()
+    # The page finds out by itself.
+    expect(page.locator("#progress")).to_contain_text("2 of 2")
+    expect(page.locator("#progress")).to_contain_text("legal_hold")
+    expect(page.get_by_role("button", name="Stop here")).to_have_count(0)
+    page.get_by_role("link", name="Documents").first.click()
+    expect(page.get_by_role("link", name="Number 0")).to_have_count(0)
+    expect(page.get_by_role("link", name="Number 2")).to_be_visible()
+    assert complaints == []
+
+
+def test_find_what_passages_say_and_compare_versions(
+    signed_in: Page, complaints: list[str], live_server: object
+) -> None:
+    page = signed_in
+    first = admit("# Pumps\n\n## Night\n\nDrain the node at night.\n", title="Pump handbook")
+    admit(
+        "# Pumps\n\n## Night\n\nDrain the pod\u202e at night.\n\n## Day\n\nRest.\n",
+        title="Pump handbook",
+        document_id=first.document_id,
+    )
+    admit("# Lunch\n\nSoup.\n", title="Lunch menu")
+    page.get_by_role("link", name="Documents").first.click()
+    page.get_by_label("Language").select_option("english")
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("searchbox", name="Search documents").fill("night pod")
+    page.get_by_role("button", name="In passages").click()
+    expect(page.locator("mark.hit").first).to_have_text("pod")
+    page.get_by_role("link", name="Pump handbook").first.click()
+    expect(page.locator("article.chunk:target")).to_be_visible()
+    expect(page.locator(".invisible")).to_have_attribute("data-code", "U+202E RLO")
+    # What is selected and copied is the passage as it is.
+    copied = page.evaluate(
+        "() => { const range = document.createRange();"
+        " range.selectNodeContents(document.querySelector('pre.passage'));"
+        " const selection = getSelection(); selection.removeAllRanges();"
+        " selection.addRange(range); return selection.toString(); }"
+    )
+    assert copied == "Drain the pod\u202e at night."
+    page.get_by_role("link", name="Day", exact=True).click()
+    expect(page.locator("article.chunk:target")).to_contain_text("Rest.")
+    page.get_by_label("Compare version").select_option("1")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("del").first).to_contain_text("node")
+    expect(page.locator("ins").first).to_contain_text("pod")
+    assert complaints == []
+
+
+def test_add_good_and_bad_files(
+    signed_in: Page, complaints: list[str], live_server: object, tmp_path: Path
+) -> None:
+    page = signed_in
+    secret = forge_secret()
+    (tmp_path / "pumps.md").write_text("# Pumps\n\nThe night pump.\n")
+    (tmp_path / "keys.md").write_text(f"# Keys\n\n## Ours\n\nIt is {secret} today.\n")
+    (tmp_path / "fake.pdf").write_text("<script>alert(1)</script>")
+    page.get_by_role("link", name="Documents").first.click()
+    page.get_by_role("link", name="Add document", exact=True).click()
+    page.get_by_label("Files").set_input_files(sorted(tmp_path.glob("*.*")))
+    page.get_by_label("Sensitivity").select_option("confidential")
+    page.get_by_role("button", name="Add", exact=True).click()
+    rows = page.locator("li.added")
+    expect(rows).to_have_count(3)
+    expect(rows.filter(has_text="fake.pdf")).to_contain_text("media_type_mismatch")
+    expect(rows.filter(has_text="pumps.md")).to_contain_text("waits for a worker")
+    expect(rows.filter(has_text="keys.md")).to_contain_text("waits for a worker")
+    work()
+    expect(rows.filter(has_text="pumps.md")).to_contain_text("added")
+    bad = rows.filter(has_text="keys.md")
+    expect(bad).to_contain_text("secret_found")
+    expect(bad.locator("tbody tr")).to_contain_text("Keys › Ours")
+    assert secret not in page.content()
+    rows.filter(has_text="pumps.md").get_by_role("link", name="pumps").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("pumps")
+    expect(page.locator(".badge.confidential")).to_be_visible()
+    assert complaints == []
+
+
+def test_drop_files_on_the_form(
+    signed_in: Page, complaints: list[str], live_server: object
+) -> None:
+    page = signed_in
+    page.goto(f"{live_server}/admin/knowledge/document/add/")
+    page.evaluate(
+        "() => { const data = new DataTransfer();"
+        " for (const name of ['one.md', 'two.md'])"
+        " data.items.add(new File(['# ' + name + '\\n\\nText of ' + name], name));"
+        " for (const kind of ['dragover', 'drop']) document.getElementById('add-form')"
+        ".dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true,"
+        " cancelable: true})); }"
+    )
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("li.added")).to_have_count(2)
+    work()
+    expect(page.locator("li.added .badge.done")).to_have_count(2)
+    assert complaints == []
+
+
+def test_add_a_file_without_script(browser: Browser, live_server: object, tmp_path: Path) -> None:
+    make_operator("acme", "olga")
+    (tmp_path / "pumps.md").write_text("# Pumps\n\nThe night pump.\n")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{live_server}/admin/knowledge/document/add/")
+    page.get_by_label("Username").fill("olga")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_label("Files").set_input_files([tmp_path / "pumps.md"])
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("li.added")).to_contain_text("waits for a worker")
+    work()
+    page.get_by_role("link", name="Its job").click()
+    expect(page.locator("#content")).to_contain_text("done")
+    context.close()
+
+
+def test_rescope_hold_and_retitle(signed_in: Page, complaints: list[str]) -> None:
+    page = signed_in
+    admit("# Pumps\n\nThe night pump.\n", title="Pumps")
+    page.get_by_role("link", name="Documents").first.click()
+    page.get_by_role("link", name="Pumps").click()
+    page.get_by_role("link", name="Change who may find it").click()
+    page.get_by_label("Visible to").select_option("project")
+    page.get_by_label("Project").fill("apollo")
+    page.get_by_label("Reason").fill("of theirs")
+    page.get_by_role("button", name="See what would change").click()
+    expect(page.get_by_text("It disappears for everybody in the tenant")).to_be_visible()
+    assert ask("night pump").passages
+    page.get_by_role("button", name="Change it").click()
+    expect(page.get_by_text("project: apollo")).to_be_visible()
+    assert not ask("night pump").passages
+    page.get_by_role("link", name="Put under legal hold").click()
+    page.get_by_label("Reason").fill("case 7")
+    page.get_by_role("button", name="Hold").click()
+    expect(page.get_by_role("link", name="Delete this document")).to_have_count(0)
+    page.get_by_role("link", name="Change the title").click()
+    page.get_by_label("Title").fill("On pumps")
+    page.get_by_label("Reason").fill("clearer")
+    page.get_by_role("button", name="Change the title").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("On pumps")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    assert download.value.suggested_filename.endswith(".zip")
     assert complaints == []
 
 
