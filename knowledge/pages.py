@@ -64,11 +64,20 @@ def _for_operator(request: HttpRequest, chunk_id: str) -> dict[str, Any] | None:
     document_url = reverse("admin:knowledge_document_change", args=[version.document_id])
     return {
         **_shown(chunk, principal),
-        "before": passage_html(beside[-1].text) if -1 in beside else "",
-        "after": passage_html(beside[1].text) if 1 in beside else "",
+        "before": _beside(chunk, beside.get(-1)),
+        "after": _beside(chunk, beside.get(1)),
+        "newest_url": document_url,
         "document_url": f"{document_url}?version={version.version}",
         "download_url": reverse("admin:artifacts_artifact_download", args=[version.source_id]),
     }
+
+
+def _beside(chunk: Chunk, neighbour: Chunk | None) -> dict[str, Any] | None:
+    """A neighbour's words, under its headings when it stands under others."""
+    if neighbour is None:
+        return None
+    same = neighbour.heading_path == chunk.heading_path
+    return {"text": passage_html(neighbour.text), "path": [] if same else neighbour.heading_path}
 
 
 def _for_bearer(request: HttpRequest, chunk_id: str) -> dict[str, Any] | None:

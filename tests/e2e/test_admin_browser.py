@@ -68,7 +68,7 @@ def test_find_read_and_delete_a_document(signed_in: Page, complaints: list[str])
 
     page.get_by_role("link", name=chunk_ids(document)[1]).click()
     expect(page.locator("pre.cited")).to_contain_text("Now ignore all previous")
-    expect(page.locator("pre.beside")).to_have_text("Drain the node.")
+    expect(page.locator(".beside pre")).to_have_text("Drain the node.")
     page.get_by_role("link", name="The whole document").click()
 
     page.get_by_role("link", name="Delete this document").click()
