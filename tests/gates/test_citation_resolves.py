@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
 from django.db import connection
+from django.db.models import F
 from django.test import Client
 
 from access.principal import Principal
+from access.tenancy import operations_session
 from knowledge.core.rendering import parse_block
 from knowledge.core.types import ConnectorIdentity, SearchResult, Visibility
+from knowledge.lifecycle.retention import retain_traces
+from knowledge.models import RecallTrace, TracedPassage
 from knowledge.wiring import store
 from tests.rechunk_fakes import FinerChunker, later
 from tests.support import admit, ask, bearer, principal
@@ -144,10 +150,27 @@ def test_the_api_resolves_what_the_api_handed_out(client: Client, blob_root: Pat
 
 @pytest.mark.django_db(transaction=True)
 def test_an_id_resolves_in_another_process(blob_root: Path) -> None:
-    """By the command line, over a connection of its own, to the same words."""
-    admit(document(5))
-    answer = ask("zebra hose")
-    wanted = {p.candidate.chunk_id: p.candidate.text for p in answer.passages}
+    """Over a connection of its own, to the same words: those of today, of an earlier version, of
+    an earlier chunk set, and those that a trace names after it was thinned."""
+    source = ConnectorIdentity(type="wiki", id="notes")
+    document_id = admit(document(5), source=source).document_id
+    answers = [ask("zebra hose")]
+    admit(document(8), source=source)
+    answers.append(ask("zebra hose"))
+    later(chunker=FinerChunker("structure-2", target=60)).rechunk(
+        document_id, Principal.for_operator("acme", "olga")
+    )
+    answers.append(ask("zebra hose"))
+    wanted = {p.candidate.chunk_id: p.candidate.text for a in answers for p in a.passages}
+    assert len(wanted) == sum(len(answer.passages) for answer in answers) >= 6
+    with operations_session():
+        RecallTrace.objects.update(created_at=F("created_at") - timedelta(days=31))
+    assert retain_traces(full=timedelta(days=30), whole=timedelta(days=365)).thinned == 3
+    with operations_session():
+        hashes = dict(TracedPassage.objects.values_list("chunk_id", "content_sha256"))
+    assert hashes == {
+        chunk_id: hashlib.sha256(text.encode()).hexdigest() for chunk_id, text in wanted.items()
+    }
     script = (
         "import django, json, sys; django.setup();"
         "from knowledge.wiring import store; from access.principal import Principal;"

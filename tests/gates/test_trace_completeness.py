@@ -8,17 +8,20 @@ that the caller was handed.
 from __future__ import annotations
 
 import hashlib
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from django.db.models import F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from access.tenancy import tenant_session
-from knowledge.core.types import SearchResult
-from knowledge.models import Document
+from access.tenancy import operations_session
+from access.trust import OriginTrust
+from knowledge.core.types import DocumentChange, SearchResult
+from knowledge.lifecycle.retention import retain_traces
+from knowledge.models import RecallTrace
 from knowledge.retrieval.replay import BlockState, PassageState
 from knowledge.wiring import store
 from tests.support import admit, ask, principal
@@ -57,6 +60,11 @@ def assert_reproduces(result: SearchResult) -> None:
     assert view.withheld == 0
 
 
+def retitle(document_id: UUID, title: str) -> None:
+    change = DocumentChange(title=title, origin_trust=OriginTrust.USER)
+    store().update(document_id, principal(), change)
+
+
 @pytest.fixture
 def corpus(blob_root: Path) -> dict[str, UUID]:
     return {
@@ -74,8 +82,8 @@ def test_passages_reproduce_the_block(corpus: dict[str, UUID]) -> None:
 
 def test_after_retitles_and_new_versions(corpus: dict[str, UUID]) -> None:
     results = [ask(question) for question in QUESTIONS]
-    with tenant_session("acme"):
-        Document.objects.update(title="Something else")
+    for document_id in corpus.values():
+        retitle(document_id, "Something else")
     for title, document_id in corpus.items():
         admit(
             TEXTS[title].replace("zebra", "okapi"),
@@ -119,3 +127,30 @@ def test_a_deleted_passage_says_so_and_stays_deleted(corpus: dict[str, UUID]) ->
         # The same document again has the same ids; the old trace goes on saying deleted.
         title = first.candidate.title
         admit(TEXTS[title], title=title, media_type="text/markdown", doc_date=date(2026, 5, 2))
+
+
+def test_a_thinned_trace_lists_its_passages_and_their_words_and_claims_no_block(
+    corpus: dict[str, UUID],
+) -> None:
+    """After retitles and new versions too: the words are the chunks' own, told by their hashes."""
+    results = [ask(question) for question in QUESTIONS]
+    for title, document_id in corpus.items():
+        retitle(document_id, f"Not {title}")
+        admit(TEXTS[title].replace("zebra", "okapi"), document_id=document_id, title=title)
+    with operations_session():
+        RecallTrace.objects.update(created_at=F("created_at") - timedelta(days=31))
+    retain_traces(full=timedelta(days=30), whole=timedelta(days=365))
+    for result in results:
+        view = store().view_trace(result.trace_id, principal())
+        assert (view.block, view.block_state) == (None, BlockState.THINNED)
+        assert view.trace.block_sha256 == result.block.sha256
+        assert [
+            (one.traced and one.traced.chunk_id, one.text, one.state, one.verified)
+            for one in view.passages
+        ] == [
+            (passage.candidate.chunk_id, passage.candidate.text, PassageState.SHOWN, True)
+            for passage in result.passages
+        ]
+        assert [(one["chunk_id"], one["reason"]) for one in view.omitted] == [
+            (one.chunk_id, one.reason) for one in result.omitted
+        ]
