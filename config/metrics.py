@@ -158,6 +158,14 @@ def _of_work(read: Totals) -> Iterable[Metric]:
     for tier, count in read.traces.items():
         traces.add_metric((tier,), count)
     yield traces
+    if read.sweep is not None:
+        for name, says, value in (
+            ("age_seconds", "Since the last sweep came to its end.", read.sweep.age_seconds),
+            ("swept", "Artifacts that it removed.", read.sweep.swept),
+            ("failed", "What it could not remove yet.", read.sweep.failed),
+            ("orphans", "Blobs without a row that it removed.", read.sweep.orphans),
+        ):
+            yield GaugeMetricFamily(f"verbatim_last_sweep_{name}", says, value=value)
     yield GaugeMetricFamily(
         "verbatim_figures_age_seconds",
         "Since what is counted by day was last counted.",

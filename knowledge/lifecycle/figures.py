@@ -163,6 +163,11 @@ _WAITING: Final = """
     FROM knowledge_ingestjob j LEFT JOIN knowledge_attachment a ON a.job_id = j.number
     WHERE j.state IN ('queued', 'running', 'failed') GROUP BY 1, 2 ORDER BY 1, 2
 """
+# The last pass of the sweeper that came to its end.
+_SWEPT: Final = """
+    SELECT extract(epoch FROM clock_timestamp() - finished_at), swept, failed, orphans
+    FROM artifacts_sweeprun WHERE finished_at IS NOT NULL ORDER BY started_at DESC LIMIT 1
+"""
 _NOW: Final = """
     SELECT (SELECT count(*) FROM knowledge_recalltrace WHERE thinned_at IS NULL),
         (SELECT count(*) FROM knowledge_recalltrace WHERE thinned_at IS NOT NULL),
@@ -336,6 +341,16 @@ def figures_by_day(days: int) -> dict[date, Figures]:
     return {day: _of_tenants(of_day, refused.get(day, {})) for day, of_day in sorted(rows.items())}
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The last pass of the sweeper that came to its end: how long ago, and what it did."""
+
+    age_seconds: float
+    swept: int
+    failed: int
+    orphans: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """All that was ever counted, by tenant, and what waits and is kept at this moment.
@@ -349,6 +364,7 @@ class Totals:
     oldest_waiting_seconds: float
     traces: Mapping[str, int]
     age_seconds: float
+    sweep: Sweep | None
 
 
 def totals() -> Totals:
@@ -365,6 +381,8 @@ def totals() -> Totals:
         jobs = {(kind, state): count for kind, state, count in cursor.fetchall()}
         cursor.execute(_NOW)
         whole, thinned, age, oldest = cursor.fetchone()
+        cursor.execute(_SWEPT)
+        last = cursor.fetchone()
     return Totals(
         tenants={
             tenant: Figures(
@@ -378,6 +396,7 @@ def totals() -> Totals:
         oldest_waiting_seconds=float(oldest),
         traces={"whole": whole, "thinned": thinned},
         age_seconds=float(age),
+        sweep=Sweep(float(last[0]), *last[1:]) if last else None,
     )
 
 

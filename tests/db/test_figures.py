@@ -17,6 +17,7 @@ from pytest_django import Settings
 from access.errors import VerbatimError
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
+from artifacts.sweeper import sweep
 from knowledge.core.assembly import RecallItem
 from knowledge.core.types import KnowledgeQuery, RecallKind
 from knowledge.lifecycle.figures import Figures, figures_by_day, roll_up, together, totals
@@ -266,12 +267,16 @@ def test_what_prometheus_reads(client: Client, busy: UUID) -> None:
     }
     assert {name: found.get(name) for name in expected} == expected
     assert 0 <= found["verbatim_figures_age_seconds", ()] < 600
+    assert ("verbatim_last_sweep_swept", ()) not in found
     before = sorted(found)
+    sweep()
     ask("zebra", by=principal("gina", 'glo"bex\n'))
     roll_up()
     again = scraped(client)
     assert again["verbatim_searches_total", ('glo"bex\n', "search")] == 1
     assert set(before) < set(again)
+    assert again["verbatim_last_sweep_swept", ()] == 0
+    assert 0 <= again["verbatim_last_sweep_age_seconds", ()] < 600
 
 
 def test_a_scrape_is_a_handful_of_statements(
@@ -279,7 +284,7 @@ def test_a_scrape_is_a_handful_of_statements(
 ) -> None:
     roll_up()
     # Beginning, binding and ending the transaction included.
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(11):
         scraped(client)
     with operations_session():
         assert totals().tenants["acme"].recalls == 4
