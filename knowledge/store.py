@@ -19,6 +19,7 @@ from knowledge.core.errors import EmbedderUnavailable
 from knowledge.core.fingerprint import is_chunk_id
 from knowledge.core.instants import checked_instant
 from knowledge.core.ports import VectorSink
+from knowledge.core.preturn import Trial
 from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import (
@@ -44,6 +45,7 @@ from knowledge.lifecycle import bulk
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
 from knowledge.lifecycle.delete import delete_document
 from knowledge.lifecycle.pii_policy import set_pii_policy
+from knowledge.lifecycle.preturn import disable_preturn, enable_preturn
 from knowledge.lifecycle.quarantine import purge_chunk, release_chunk
 from knowledge.lifecycle.tombstones import deletion_of, missing_chunk, missing_document
 from knowledge.lifecycle.update import Updater
@@ -60,6 +62,7 @@ from knowledge.models import (
 from knowledge.models.attachment import AttachmentQuerySet
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.citations import Cited, RecordedAnswer, record_answer
+from knowledge.retrieval.preturn import Recalled, preturn
 from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.replay import TraceView, view_trace
 from knowledge.retrieval.search import Searcher
@@ -159,6 +162,17 @@ class KnowledgeStore:
 
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
         return self.searcher.search(query, principal)
+
+    def preturn(self, query: KnowledgeQuery, principal: Principal) -> Recalled:
+        """Automatic recall, where the tenant has it; see `preturn`."""
+        return preturn(self.searcher, query, principal)
+
+    def enable_preturn(self, trial: Trial, principal: Principal) -> None:
+        """Raises `NoGain` when the trial shows none."""
+        enable_preturn(trial, principal)
+
+    def disable_preturn(self, principal: Principal) -> None:
+        disable_preturn(principal)
 
     def assemble(
         self,

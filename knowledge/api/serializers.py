@@ -11,6 +11,7 @@ from rest_framework import serializers
 from access.serializers import InstantField, ReadQuerySerializer, StrictSerializer
 from access.trust import OriginTrust, Sensitivity
 from knowledge.adapters.language import LANGUAGES
+from knowledge.core.preturn import EmptyReason
 from knowledge.core.profiles import PROFILES
 from knowledge.core.provenance import KnowledgeNamed, Provenance
 from knowledge.core.query import MAX_TEXT
@@ -332,6 +333,22 @@ class AssembledSerializer(serializers.Serializer[Any]):
     knowledge = SearchResultSerializer(allow_null=True)
     knowledge_tokens = serializers.IntegerField(help_text="The block's, envelope included.")
     in_turn_recall = AssembledRecallSerializer()
+
+
+class RecalledSerializer(serializers.Serializer[Any]):
+    """Automatic recall: what goes into the turn as it is, or nothing and why."""
+
+    block = serializers.CharField(help_text="Empty when there is nothing to add to the turn.")
+    block_tokens = serializers.IntegerField(help_text="0 when there is nothing.")
+    reason = choice(
+        EmptyReason,
+        allow_null=True,
+        help_text="Why there is nothing. `disabled`: nothing was looked for.",
+    )
+    trace_id = serializers.UUIDField(allow_null=True)
+    knowledge = SearchResultSerializer(
+        allow_null=True, help_text="The whole answer of the search; null when there is nothing."
+    )
 
 
 # --- attachments and conversations -----------------------------------------------------------

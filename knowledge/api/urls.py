@@ -28,6 +28,7 @@ urlpatterns = [
         name="conversation",
     ),
     path("v1/jobs/<uuid:job_id>", views.JobView.as_view(), name="job"),
+    path("v1/context/preturn", views.PreturnView.as_view(), name="preturn"),
     path("v1/context/assemble", views.AssembleView.as_view(), name="assemble"),
     path(
         "v1/guards/belief-provenance",

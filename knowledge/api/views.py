@@ -86,6 +86,35 @@ class SearchView(KnowledgeView):
         return Response(shapes.SearchResultSerializer(result, context=context).data)
 
 
+class PreturnView(KnowledgeView):
+    """Automatic recall."""
+
+    @extend_schema(
+        operation_id="context_preturn",
+        request=shapes.SearchRequestSerializer,
+        responses={200: shapes.RecalledSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Passages for a turn that did not ask for any, when some are about it for certain.
+
+        To be called each turn: while the tenant has it switched off, and when nothing reaches the
+        floor, the answer is an empty block, which costs the turn nothing.
+        """
+        query = parsed(shapes.SearchRequestSerializer, request.data).value()
+        principal = self.principal()
+        recalled = store().preturn(query, principal)
+        found = None if recalled.reason else recalled.result
+        shown = {
+            "block": found.block.text if found else "",
+            "block_tokens": recalled.block_tokens,
+            "reason": recalled.reason,
+            "trace_id": recalled.result and recalled.result.trace_id,
+            "knowledge": found,
+        }
+        context = {"citation_url": linker(principal, query)}
+        return Response(shapes.RecalledSerializer(shown, context=context).data)
+
+
 class AssembleView(KnowledgeView):
     """Knowledge within what a turn has left."""
 

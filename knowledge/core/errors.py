@@ -308,6 +308,13 @@ class InvalidQuery(KnowledgeError, Malformed):
     code = "invalid_query"
 
 
+class NoGain(KnowledgeError):
+    """Automatic recall was measured and shows no gain, so it stays as it is."""
+
+    code = "no_gain"
+    status = 422
+
+
 class CitationConflict(KnowledgeError):
     """Something else was recorded of this answer already, and records are not changed."""
 

@@ -171,11 +171,13 @@ class WeighedQuery:
 
     `vector` is the sparse vector to multiply a chunk's with, `maximum` what its score (times
     `K1 + 1`) is measured by, `frequencies` the document frequencies to choose candidates from.
+    `words` is how many different words that maximum is of, so stop words are not among them.
     Without a vector there is nothing to search for and `notes` says why.
     """
 
     vector: Mapping[int, float]
     maximum: float
+    words: int
     frequencies: Mapping[str, int]
     pairs: tuple[Pair, ...]
     notes: tuple[str, ...]
@@ -262,6 +264,7 @@ def weigh(
     return WeighedQuery(
         vector=bm25.query_vector({**idfs, **lifting}, weights),
         maximum=bm25.max_score(measured or idfs.values()),
+        words=len(measured),
         frequencies={form: frequencies.get(form, 0) for form in idfs},
         pairs=_pairs(formed, lexemes, idfs, frequencies),
         notes=notes,

@@ -40,6 +40,8 @@ class RankingPolicy:
 
     `min_score` is the highest floor that keeps 95 % of the answerable questions of six collections
     in the mean (`manage.py compare --floor`): nine in ten that a corpus cannot answer find nothing.
+    Automatic recall is stricter: most turns ask for nothing, and one of a word or two ("What time
+    is it?") matches some passage whole, however high the floor.
     """
 
     version: str = "knowledge-v1"
@@ -49,6 +51,8 @@ class RankingPolicy:
     recency: float = 0.03
     penalty: float = 0.05
     min_score: float = 0.28
+    preturn_min_score: float = 0.45
+    preturn_least_words: int = 3
     half_life_days: float = 730.0
     tiny_tokens: int = 16
     repetition: float = 0.7

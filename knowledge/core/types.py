@@ -424,7 +424,8 @@ class KnowledgeQuery:
     """A question and its limits.
 
     `budget_tokens` counts passage text alone; `block_tokens`, when given, is what the rendered
-    block may cost, its envelope included. `kind` is for the trace alone.
+    block may cost, its envelope included. A text of fewer than `least_words`, stop words aside, is
+    shown nothing. `kind` is for the trace alone.
     """
 
     text: str
@@ -440,6 +441,7 @@ class KnowledgeQuery:
     beliefs: tuple[Any, ...] = ()
     origin_trust: OriginTrust | None = None
     block_tokens: int | None = None
+    least_words: int = 0
     kind: RecallKind = RecallKind.SEARCH
 
 

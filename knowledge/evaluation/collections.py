@@ -89,26 +89,38 @@ class Collection:
         """The questions that some document answers, in the order of the file."""
         judged = _judgements(self.folder / JUDGEMENTS)
         quoted = _quotes(self.folder / REFERENCES)
-        questions = []
+        questions = [
+            Question(
+                id=number,
+                text=_field(row, "text", place),
+                answers=answers,
+                quotes=tuple(quoted.get(number, ())),
+                context=_context(row, place),
+            )
+            for number, place, row in self._asked()
+            if (answers := judged.get(number))
+        ]
+        if not questions:
+            raise InvalidCollection(f"No question of {self.folder} has a document that answers it.")
+        return questions
+
+    def unanswered(self) -> list[str]:
+        """The texts of the questions that no document answers, in the order of the file."""
+        judged = _judgements(self.folder / JUDGEMENTS)
+        return [
+            _field(row, "text", place)
+            for number, place, row in self._asked()
+            if number not in judged
+        ]
+
+    def _asked(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         seen = set[str]()
         for place, row in _rows(self.folder / QUERIES):
             number = _field(row, "_id", place)
             if number in seen:
                 raise InvalidCollection(f"{place}: the question {number!r} comes twice.")
             seen.add(number)
-            if answers := judged.get(number):
-                questions.append(
-                    Question(
-                        id=number,
-                        text=_field(row, "text", place),
-                        answers=answers,
-                        quotes=tuple(quoted.get(number, ())),
-                        context=_context(row, place),
-                    )
-                )
-        if not questions:
-            raise InvalidCollection(f"No question of {self.folder} has a document that answers it.")
-        return questions
+            yield number, place, row
 
 
 def _context(row: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Evaluator:
         with throw_away_tenant("evaluate") as tenant_id:
             principal = member(tenant_id)
             corpus = self._admit(collection, principal)
-            _find_quotes(corpus, questions, tenant_id)
+            find_quotes(corpus, questions, tenant_id)
             settle()
             measured = {
                 name: summarise(list(self._ask(searcher, questions, corpus, principal, name)))
@@ -235,7 +235,8 @@ def answer(
     )
 
 
-def _find_quotes(corpus: Corpus, questions: Sequence[Question], tenant_id: str) -> None:
+def find_quotes(corpus: Corpus, questions: Sequence[Question], tenant_id: str) -> None:
+    """Which passages hold the words that answer, into `corpus.holders`."""
     wanted = {_squeezed(quote) for question in questions for _, quote in question.quotes}
     if not wanted:
         return

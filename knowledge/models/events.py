@@ -26,6 +26,7 @@ class KnowledgeEvent(models.Model):
     PURGED = "knowledge.chunk.purged"
     PII_POLICY_CHANGED = "knowledge.pii_policy.changed"
     PRETURN_CHANGED = "knowledge.preturn.changed"
+    PRETURN_REFUSED = "knowledge.preturn.refused"
     DELETE_REFUSED = "knowledge.document.delete_refused"
     CONVERSATION_DELETED = "knowledge.conversation.deleted"
     BULK_BEGUN = "knowledge.bulk.begun"

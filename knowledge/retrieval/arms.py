@@ -52,10 +52,14 @@ def _spaces(shape: ReadScope) -> Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What an arm found: number of a chunk to its score, 0..1, and what a person should know."""
+    """What an arm found: number of a chunk to its score, 0..1, and what a person should know.
+
+    `words` is how many different words of the text it read, stop words aside.
+    """
 
     scores: Mapping[int, float]
     notes: tuple[str, ...] = ()
+    words: int = 0
 
 
 class SearchArm(Protocol):

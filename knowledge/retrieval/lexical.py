@@ -87,7 +87,8 @@ class LexicalArm:
             for chunk, score in one.scores.items():
                 best[chunk] = max(score, best.get(chunk, 0.0))
         notes = dict.fromkeys(note for one in found for note in one.notes)
-        return Found(scores=best, notes=tuple(notes))
+        words = max(one.words for one in found)
+        return Found(scores=best, notes=tuple(notes), words=words)
 
     def _search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
         lexemes: dict[str, Mapping[str, str | None]] = {
@@ -108,7 +109,7 @@ class LexicalArm:
             budget, alone = self._budget, self._budget // _ALONE
         candidates = bm25.candidates(counted, budget, alone=alone)
         if not weighed.vector or not candidates:
-            return Found(scores={}, notes=notes)
+            return Found(scores={}, notes=notes, words=weighed.words)
         most = _MOST * budget
         occurring = [df for df in counted.values() if df > 0]
         if len(occurring) == 1 and occurring[0] > most:
@@ -117,6 +118,7 @@ class LexicalArm:
         return Found(
             scores={chunk: bm25.calibrated(score, weighed.maximum) for chunk, score in scores},
             notes=notes,
+            words=weighed.words,
         )
 
     def _frequencies(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from knowledge.retrieval.trace import record_trace
 CANDIDATES = 50
 _LOOKS = 3
 NOTHING_FOUND = "Nothing that you may see matches these words."
+TOO_FEW_WORDS = "The text says too little to recall anything by."
 YIELDED = "Knowledge yielded: the turn had no room left for it."
 
 
@@ -58,10 +60,14 @@ class Searcher:
                 if len(candidates) == len(match):
                     break
             ranked = rank(candidates, query, self.policy, as_of.date())
-            selection, block = self._selected(ranked, query, as_of)
+            said = max(one.words for one in found.values())
+            floor = self.policy.floor(query) if said >= query.least_words else math.inf
+            selection, block = self._selected(ranked, query, as_of, floor)
             notes = dict.fromkeys(note for arm in found.values() for note in arm.notes)
             if not candidates and not notes:
                 notes[NOTHING_FOUND] = None
+            if said < query.least_words:
+                notes[TOO_FEW_WORDS] = None
             result = SearchResult(
                 policy=self.policy.version,
                 as_of=as_of,
@@ -102,14 +108,18 @@ class Searcher:
             record_trace(query, principal, result, created_at=now, duration_ms=0.0, yielded=True)
 
     def _selected(
-        self, ranked: Sequence[RankedPassage], query: KnowledgeQuery, as_of: datetime
+        self,
+        ranked: Sequence[RankedPassage],
+        query: KnowledgeQuery,
+        as_of: datetime,
+        floor: float,
     ) -> tuple[Selection, RenderedBlock]:
         """The passages that fit, and their block; the budget shrinks until the block fits too."""
         budget = query.budget_tokens
         while True:
             selection = select(
                 ranked,
-                floor=self.policy.floor(query),
+                floor=floor,
                 max_per_document=query.max_per_document,
                 max_passages=query.max_passages,
                 budget_tokens=budget,
