@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any
@@ -49,6 +49,7 @@ from knowledge.lifecycle.preturn import disable_preturn, enable_preturn
 from knowledge.lifecycle.quarantine import purge_chunk, release_chunk
 from knowledge.lifecycle.tombstones import deletion_of, missing_chunk, missing_document
 from knowledge.lifecycle.update import Updater
+from knowledge.lifecycle.verify_deletion import Verification, verify_deletion
 from knowledge.models import (
     Attachment,
     BulkTask,
@@ -317,6 +318,12 @@ class KnowledgeStore:
     ) -> Deletion:
         """The receipt of a deletion, with what has become of the bytes; `NotFound` otherwise."""
         return deletion_of(deletion_id, principal, current_scope=current_scope)
+
+    def verify_deletion(
+        self, document_id: UUID, operator: Principal, text: Iterable[str] | None = None
+    ) -> Verification:
+        """Searches everything for what a deleted document owned; see `verify_deletion`."""
+        return verify_deletion(document_id, operator, self.ingestor.stemmer, text)
 
     def release_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> Chunk:
         """Lets a quarantined passage into the corpus."""

@@ -95,6 +95,25 @@ _FORGET = """
     DELETE FROM knowledge_term_statistic s USING nowhere n
     WHERE s.lexeme = n.word AND s.space = n.space
 """
+_UNFOUNDED = r"""
+    WITH counted AS (
+        SELECT space, lexeme, sum(chunks) AS chunks, count(*) AS rows FROM (
+            SELECT space, lexeme, chunks FROM knowledge_term_statistic
+            WHERE space = ANY (%(spaces)s::int[]) AND lexeme = ANY (%(lexemes)s::text[])
+            UNION ALL
+            SELECT space, lexeme, chunks FROM knowledge_term_delta
+            WHERE space = ANY (%(spaces)s::int[]) AND lexeme = ANY (%(lexemes)s::text[])
+        ) AS both_tables GROUP BY space, lexeme
+    )
+    SELECT coalesce(sum(rows) FILTER (WHERE chunks = 0), 0),
+        coalesce(sum(rows) FILTER (WHERE chunks <> 0 AND NOT EXISTS (
+            SELECT FROM knowledge_chunk_index i
+            WHERE i.live AND i.space = counted.space AND i.tsv @@ (
+                '''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || ''''
+            )::tsquery
+        )), 0)
+    FROM counted
+"""
 _MERGE_LOCK = 0x5645_5242  # any constant of our own: one merger at a time
 _MERGE_BATCH = 50_000
 _FORGET_TRIES, _FORGET_PAUSE = 20, 0.05
@@ -238,3 +257,14 @@ def document_frequencies(
         cursor.execute(_FREQUENCIES, {"spaces": list(spaces), "lexemes": [_ALL_CHUNKS, *lexemes]})
         counted = {lexeme: max(int(chunks), 0) for lexeme, chunks in cursor.fetchall()}
     return counted.pop(_ALL_CHUNKS, 0), counted
+
+
+def unfounded(spaces: Sequence[int], lexemes: Sequence[str]) -> tuple[int, int]:
+    """Rows of statistics and deltas about words that no live chunk of their space holds.
+
+    First how many add up to nothing, which the next merge removes, then how many do not.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_UNFOUNDED, {"spaces": list(spaces), "lexemes": list(lexemes)})
+        nothing, wrong = cursor.fetchone()
+    return int(nothing), int(wrong)
