@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from access.errors import VerbatimError
-from access.operator_session import is_superuser, operated_tenant, operator_principal
+from access.operator_session import is_operator, is_superuser, operated_tenant, operator_principal
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from knowledge.core.errors import Deleted
@@ -38,7 +38,13 @@ def citation(request: HttpRequest, chunk_id: str) -> HttpResponse:
     try:
         context = _for_operator(request, chunk_id) or _for_bearer(request, chunk_id)
     except Deleted as gone:
-        context = {"chunk_id": chunk_id, "deleted_at": gone.deleted_at}
+        context = {
+            "chunk_id": chunk_id,
+            "deleted_at": gone.deleted_at,
+            "receipt_url": reverse("admin:knowledge_deletion_change", args=[gone.deletion_id])
+            if is_operator(request)
+            else "",
+        }
         response = render(request, "citation_deleted.html", context, status=gone.status)
     else:
         if context is None:

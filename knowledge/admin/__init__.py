@@ -3,6 +3,7 @@
 from knowledge.admin import (
     attachments,
     bulk,
+    deletions,
     documents,
     events,
     jobs,
@@ -15,6 +16,7 @@ from knowledge.admin import (
 __all__ = [
     "attachments",
     "bulk",
+    "deletions",
     "documents",
     "events",
     "jobs",

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Sum
+from django.urls import reverse
 
 from knowledge.models import ChunkSet, Deletion, DocumentVersion, TracedPassage
 
@@ -46,6 +47,11 @@ class Cascade:
             sources=versions["all"],
             source_bytes=versions["bytes"],
         )
+
+
+def receipt_address(receipt: Deletion) -> str:
+    """The page of a receipt: where the deletion of one document ends."""
+    return reverse("admin:knowledge_deletion_change", args=[receipt.pk])
 
 
 def receipt_text(receipts: Sequence[Deletion]) -> str:

@@ -27,12 +27,12 @@ from access.errors import VerbatimError
 from access.operator_session import is_operator, operator_principal
 from knowledge.admin.bulk import task_address
 from knowledge.admin.change_forms import DOINGS, RETITLE, Doing, ReasonForm, consequences
-from knowledge.admin.deletion import Cascade, receipt_text
+from knowledge.admin.deletion import Cascade, receipt_address, receipt_text
 from knowledge.admin.exporting import exported
 from knowledge.admin.visits import note_visit
 from knowledge.core.types import BulkAction, DocumentChange, Visibility
 from knowledge.lifecycle.bulk import MOST_DOCUMENTS
-from knowledge.models import Document, VisibilitySpace
+from knowledge.models import Deletion, Document, VisibilitySpace
 from knowledge.tasks import hint_bulk
 from knowledge.wiring import store
 
@@ -191,9 +191,8 @@ class DocumentActions(OperatorAdmin):
         doing = DOINGS[BulkAction.DELETE]
         form = doing.form(request.POST if request.method == "POST" else None)
         if form.is_valid():
-            if self._delete(request, document, form.cleaned_data["reason"]):
-                return HttpResponseRedirect(reverse(_LIST))
-            return HttpResponseRedirect(_address(document))
+            receipt = self._delete(request, document, form.cleaned_data["reason"])
+            return HttpResponseRedirect(receipt_address(receipt) if receipt else _address(document))
         cascade = Cascade.of([document.pk])
         return self._ask(request, doing, form, documents=[document.pk], cascade=cascade)
 
@@ -214,7 +213,7 @@ class DocumentActions(OperatorAdmin):
         note_visit(request, document.tenant_id, document.pk)
         return exported(document, operator_principal(request, document.tenant_id))
 
-    def _delete(self, request: HttpRequest, document: Document, reason: str) -> bool:
+    def _delete(self, request: HttpRequest, document: Document, reason: str) -> Deletion | None:
         operator = operator_principal(request, document.tenant_id)
         try:
             receipt = store().delete(document.pk, operator, reason=reason)
@@ -222,9 +221,9 @@ class DocumentActions(OperatorAdmin):
             self.message_user(
                 request, f"Not deleted: {document.title}. {refused.detail}", messages.ERROR
             )
-            return False
+            return None
         self.message_user(request, receipt_text([receipt]), messages.SUCCESS)
-        return True
+        return receipt
 
     def _one(
         self,

@@ -267,7 +267,7 @@ class Deleted(KnowledgeError):
     status = 410
 
     def __init__(self, *, deleted_at: datetime, deletion_id: UUID) -> None:
-        self.deleted_at = deleted_at
+        self.deleted_at, self.deletion_id = deleted_at, deletion_id
         super().__init__(
             deleted_at=deleted_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
             deletion_id=str(deletion_id),

@@ -52,7 +52,8 @@ class ConversationReceipt:
     @property
     def bytes_state(self) -> str:
         """`pending_sweep` while bytes that this call let go of are still there."""
-        pending = any(one.receipt and one.receipt.bytes_left for one in self.documents)
+        receipts = (one.receipt for one in self.documents if one.receipt)
+        pending = any(receipt.bytes_state == PENDING_SWEEP for receipt in receipts)
         return PENDING_SWEEP if self.attachments or pending else SWEPT
 
 

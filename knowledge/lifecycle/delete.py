@@ -215,7 +215,7 @@ def _delete(
             "source_artifact_ids": [str(source) for source in sources],
         },
     )
-    return deletion.with_bytes_state()
+    return Deletion.objects.with_bytes().get(pk=deletion_id)
 
 
 def _left(deletion: Deletion, vectors: VectorSink | None) -> Mapping[str, int]:

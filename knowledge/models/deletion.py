@@ -7,7 +7,7 @@ from typing import Final
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from artifacts.models import Artifact
 from knowledge.core.scope import ReadScope
@@ -17,10 +17,24 @@ PENDING_SWEEP: Final = "pending_sweep"
 SWEPT: Final = "swept"
 
 
+class _IsOneOf(models.Func):
+    """Whether a value is among those of an array, written so that the value's index answers."""
+
+    arity = 2
+    template = "(%(expressions)s))"
+    arg_joiner = " = ANY ("
+    output_field = models.BooleanField()
+
+
 class DeletionQuerySet(models.QuerySet["Deletion"]):
     def visible_to(self, scope: ReadScope) -> DeletionQuerySet:
         """Those of documents that a caller could have seen, by the rules of a living one."""
         return self.filter(space__in=VisibilitySpace.objects.visible_to(scope))
+
+    def with_bytes(self) -> DeletionQuerySet:
+        """With `bytes_left`: whether any of its sources still has a row, and so bytes."""
+        sources = Artifact.objects.filter(_IsOneOf(F("pk"), OuterRef("sources")))
+        return self.annotate(bytes_left=Exists(sources))
 
 
 class Deletion(models.Model):
@@ -58,9 +72,6 @@ class Deletion(models.Model):
 
     objects = DeletionQuerySet.as_manager()
 
-    # How many of its sources still have a row: of the moment, so it is no column.
-    bytes_left: int
-
     class Meta:
         ordering = ("-deleted_at", "deletion_id")
         constraints = (
@@ -78,15 +89,13 @@ class Deletion(models.Model):
     def __str__(self) -> str:
         return str(self.deletion_id)
 
-    def with_bytes_state(self) -> Deletion:
-        """With what has become of its bytes by now; the caller has bound the session."""
-        self.bytes_left = Artifact.objects.filter(pk__in=self.sources).count()
-        return self
-
     @property
     def bytes_state(self) -> str:
-        """`pending_sweep` while any of its sources has bytes, `swept` from then on."""
-        return PENDING_SWEEP if self.bytes_left else SWEPT
+        """`pending_sweep` while any of its sources has bytes, `swept` from then on.
+
+        Of the moment at which the row was read: see `with_bytes`.
+        """
+        return PENDING_SWEEP if vars(self)["bytes_left"] else SWEPT
 
 
 class DeletedChunk(models.Model):

@@ -1,0 +1,105 @@
+"""Receipts of deletions: what went with a document, and whether anything of it is left."""
+
+# ruff: noqa: ARG002 - the signatures are Django's
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
+
+from access.admin_base import SearchedByKey
+from access.operator_session import is_superuser, operator_principal
+from knowledge.lifecycle.verify_deletion import Verification
+from knowledge.models import Deletion
+from knowledge.wiring import store
+
+
+@admin.register(Deletion)
+class DeletionAdmin(SearchedByKey):
+    """Read only: a receipt is written by the deletion and never changed."""
+
+    list_display = (
+        *("deleted_at", "document_id", "actor", "surface", "reason"),
+        *("versions", "chunks", "bytes_state"),
+    )
+    list_display_links = ("deleted_at", "document_id")
+    list_filter = ("deleted_at", "surface")
+    search_fields = ("document_id",)
+    searched_ids = ("document_id", "deletion_id")
+    searched_names = ("actor",)
+    search_help_text = "A document's or a receipt's id, or who deleted it."
+    ordering = ("-deleted_at", "deletion_id")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return Deletion.objects.with_bytes().select_related("space")
+
+    @admin.display(description="bytes")
+    def bytes_state(self, deletion: Deletion) -> SafeString:
+        return format_html('<span class="badge">{}</span>', deletion.bytes_state.replace("_", " "))
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(require_POST(self.verify_view))
+        return [
+            path("<path:object_id>/verify/", view, name="knowledge_deletion_verify"),
+            *super().get_urls(),
+        ]
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        deletion = self.found(request, object_id)
+        if request.method not in {"GET", "HEAD"}:
+            raise PermissionDenied
+        return self._page(request, deletion, None)
+
+    def verify_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Searches every table and the blob store, now, and shows what was found."""
+        deletion = self.found(request, object_id)
+        operator = operator_principal(request, deletion.tenant_id)
+        return self._page(
+            request, deletion, store().verify_deletion(deletion.document_id, operator)
+        )
+
+    def _page(
+        self, request: HttpRequest, deletion: Deletion, verification: Verification | None
+    ) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Receipt of a deletion",
+            "opts": self.opts,
+            "deletion": deletion,
+            "stores": _stores(deletion),
+            "verification": verification,
+            "verify_url": reverse("admin:knowledge_deletion_verify", args=[deletion.pk]),
+            "events_url": reverse("admin:knowledge_knowledgeevent_changelist"),
+            "all_tenants": is_superuser(request),
+        }
+        return TemplateResponse(request, "admin/knowledge/deletion/page.html", context)
+
+
+def _stores(deletion: Deletion) -> list[tuple[str, int, int | None]]:
+    """Each store with what went, and what a query found there afterwards."""
+    left = deletion.left
+    return [
+        ("Versions", deletion.versions, left.get("versions")),
+        ("Chunk sets", deletion.chunk_sets, left.get("chunk_sets")),
+        ("Chunks", deletion.chunks, left.get("chunks")),
+        ("Index rows", deletion.index_rows, left.get("index_rows")),
+        ("Embeddings", deletion.embeddings, left.get("embeddings")),
+        ("Traced passages, scrubbed", deletion.traced_passages, left.get("traced_passages")),
+        ("Proposals, scrubbed", deletion.proposals, left.get("proposals")),
+        ("Background jobs", deletion.jobs, left.get("jobs")),
+        ("Source files, handed to the sweeper", len(deletion.sources), left.get("sources")),
+    ]
