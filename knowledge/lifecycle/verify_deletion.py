@@ -40,6 +40,7 @@ _MAY_NAME: Final[Mapping[str, tuple[str, str]]] = {
     "knowledge_recalltrace": ("a scrubbed trace", "true"),
     "knowledge_citation": ("what a host cited, by id", "true"),
     "knowledge_knowledgeevent": ("an event with ids", "true"),
+    "knowledge_bulkitem": ("what an operator did to many, by id", "true"),
     "knowledge_attachment": ("a file of the caller's own", "true"),
     "knowledge_retentionproposal": (
         "a scrubbed proposal",

@@ -20,7 +20,6 @@ from tests.support import admit, ask, principal
 pytestmark = pytest.mark.django_db
 
 LIST = reverse("admin:knowledge_deletion_changelist")
-DOCUMENTS = reverse("admin:knowledge_document_changelist")
 
 
 def signed_in(tenant: str = "acme") -> Client:
@@ -50,20 +49,6 @@ def test_deleting_one_ends_on_its_receipt(blob_root: Path) -> None:
     assert str(document.pk) in html
     assert "Rolling back" not in html
     assert "pending sweep" in html
-
-
-def test_deleting_several_ends_on_the_receipts(blob_root: Path) -> None:
-    going = [make_document("acme", f"Going {number}") for number in range(3)]
-    form = {
-        "action": "delete_selected",
-        "_selected_action": [str(document.pk) for document in going],
-        "confirmed": "yes",
-        "reason": "old",
-    }
-    done = signed_in().post(DOCUMENTS, form, follow=True)
-    assert done.redirect_chain == [(LIST, 302)]
-    html = done.content.decode()
-    assert all(str(document.pk) in html for document in going)
 
 
 def test_a_receipt_is_read_only_and_of_the_tenant(blob_root: Path) -> None:

@@ -53,7 +53,7 @@ from tests.embedding_fakes import FakeEmbedder, FakeVectors
 from tests.factories import PASSWORD, make_operator
 from tests.inspection import assert_statistics_are_those_of_the_live_rows, every_row
 from tests.rechunk_fakes import FinerChunker
-from tests.support import admit, ask, bearer, principal, upload, work
+from tests.support import admit, ask, bearer, principal, upload, work, work_in_bulk
 
 pytestmark = pytest.mark.django_db
 
@@ -70,6 +70,7 @@ KEPT = {
     "knowledge_tracedpassage",
     "knowledge_recalltrace",
     "knowledge_knowledgeevent",
+    "knowledge_bulkitem",
 }
 
 
@@ -211,10 +212,11 @@ def by_admin_in_bulk(document_id: UUID) -> None:
         {
             "action": "delete_selected",
             "_selected_action": [str(document_id)],
-            "confirmed": "yes",
+            "asked": "yes",
             "reason": "outdated",
         },
     )
+    work_in_bulk()
 
 
 def by_admin_of_a_queryset(document_id: UUID) -> None:
