@@ -104,7 +104,8 @@ class LexicalArm:
         fewest = 0 if view.as_of is None else 1
         counted = {form: max(df, fewest) for form, df in weighed.frequencies.items()}
         if total <= self._small_view:
-            budget = alone = sum(counted.values())
+            # As of an earlier instant they may have stood in any number of passages.
+            budget = alone = sum(counted.values()) if view.as_of is None else self._budget
         else:
             budget, alone = self._budget, self._budget // _ALONE
         candidates = bm25.candidates(counted, budget, alone=alone)
