@@ -78,6 +78,14 @@ def operated_tenant(request: HttpRequest) -> str | None:
     return tenant
 
 
+def operator_name(request: HttpRequest) -> str:
+    """How events call the signed-in staff member."""
+    user = staff_member(request)
+    if user is None:
+        raise Forbidden("Only an operator of the tenant may do this.")
+    return Principal.for_operator("-", user.get_username()).principal_id
+
+
 def is_operator(request: HttpRequest) -> bool:
     """Whether the request may see rows in the admin: an operator's or a superuser's."""
     return is_superuser(request) or operated_tenant(request) is not None

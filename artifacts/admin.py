@@ -3,23 +3,36 @@
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from functools import partial
+from typing import Any, Final
 
-from django.contrib import admin
+from celery.exceptions import OperationalError as BrokerError
+from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.defaultfilters import filesizeformat
-from django.urls import URLPattern, path
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
+from redis import RedisError
 
 from access.admin_base import OperatorAdmin
+from access.operator_session import is_superuser, operator_name
 from artifacts.api.views import download
 from artifacts.errors import BlobMissing, RangeNotSatisfiable
-from artifacts.models import Artifact
+from artifacts.models import Artifact, SweepRun
+from artifacts.tasks import sweep
+
+_LONGEST_SEARCH: Final = 255
+_MOST_COUNTED: Final = 10_000
+_STUCK_SHOWN: Final = 50
+_RUNS_SHOWN: Final = 20
 
 
 class DueFilter(admin.SimpleListFilter):
@@ -116,4 +129,53 @@ class ArtifactAdmin(OperatorAdmin):
             return response
 
 
-_LONGEST_SEARCH = 255
+@admin.register(SweepRun)
+class SweepRunAdmin(OperatorAdmin):
+    """The sweeper's desk. What is due and what is stuck are the tenant's; a pass is over all."""
+
+    def get_urls(self) -> list[URLPattern]:
+        run = self.admin_site.admin_view(require_POST(self.run_view))
+        return [path("run/", run, name="artifacts_sweeprun_run"), *super().get_urls()]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        stuck = Artifact.objects.stuck().order_by("-sweep_failed_at")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Sweeper",
+            "opts": self.opts,
+            "due": Artifact.objects.expired()[:_MOST_COUNTED].count(),
+            "most_counted": _MOST_COUNTED,
+            "stuck": stuck[:_STUCK_SHOWN],
+            "stuck_count": stuck[:_MOST_COUNTED].count(),
+            "runs": SweepRun.objects.all()[:_RUNS_SHOWN],
+            # How much there was to do elsewhere is nobody's business but theirs.
+            "all_tenants": is_superuser(request),
+        }
+        return TemplateResponse(request, "admin/artifacts/sweeprun/change_list.html", context)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        raise Http404
+
+    def run_view(self, request: HttpRequest) -> HttpResponse:
+        by = operator_name(request)
+        transaction.on_commit(partial(_ask_for_a_pass, by))
+        self.message_user(
+            request,
+            "A worker sweeps as soon as one is free; load this page again.",
+            messages.SUCCESS,
+        )
+        return HttpResponseRedirect(reverse("admin:artifacts_sweeprun_changelist"))
+
+
+def _ask_for_a_pass(by: str) -> None:
+    # Lost, it is no loss: the next pass is a few minutes away.
+    with contextlib.suppress(BrokerError, RedisError, OSError):
+        sweep.apply_async(kwargs={"by": by}, retry=False)

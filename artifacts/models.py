@@ -112,6 +112,8 @@ class SweepRun(models.Model):
     error = models.CharField(max_length=60, blank=True)
 
     class Meta:
+        verbose_name = "sweeper run"
+        verbose_name_plural = "sweeper"
         ordering = ("-started_at", "-id")
         indexes = (models.Index(fields=["-started_at"], name="sweep_run_newest"),)
 

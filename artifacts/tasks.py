@@ -11,5 +11,5 @@ from artifacts import sweeper
 
 
 @shared_task(name="artifacts.sweep", autoretry_for=(OperationalError,), max_retries=3)
-def sweep() -> dict[str, int]:
-    return asdict(sweeper.sweep(by="beat"))
+def sweep(by: str = "beat") -> dict[str, int]:
+    return asdict(sweeper.sweep(by=by))

@@ -139,9 +139,12 @@ class KnowledgeStore:
         return attachments.retry(self.ingestor, chosen)
 
     def delete_conversation(
-        self, conversation_id: str, principal: Principal, *, reason: str = ""
+        self, conversation_id: str, principal: Principal, *, reason: str = "", owner: str = ""
     ) -> ConversationReceipt:
-        return delete_conversation(conversation_id, principal, self.vectors, reason=reason)
+        """The principal's own, or of the `owner` whom an operator names."""
+        return delete_conversation(
+            conversation_id, principal, self.vectors, reason=reason, owner=owner
+        )
 
     def propose(self, asked: ProposalRequest, principal: Principal) -> RetentionProposal:
         """Parks a proposal for an operator to decide on; ingests nothing."""

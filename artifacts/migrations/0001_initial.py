@@ -121,6 +121,8 @@ class Migration(migrations.Migration):
                 ("error", models.CharField(blank=True, max_length=60)),
             ],
             options={
+                "verbose_name": "sweeper run",
+                "verbose_name_plural": "sweeper",
                 "ordering": ("-started_at", "-id"),
                 "indexes": [models.Index(fields=["-started_at"], name="sweep_run_newest")],
             },

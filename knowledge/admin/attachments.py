@@ -3,22 +3,29 @@
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
-from access.admin_base import SearchedByKey
-from access.operator_session import is_operator
+from access.admin_base import BoundedPaginator, SearchedByKey
+from access.operator_session import is_operator, operator_principal
+from knowledge.admin.change_forms import ReasonForm
+from knowledge.admin.jobs import desk_context
 from knowledge.core.types import AttachmentState
+from knowledge.lifecycle.conversations import ConversationReceipt
 from knowledge.models import Attachment
 from knowledge.tasks import hint
 from knowledge.wiring import store
+
+_FILES_SHOWN: Final = 20
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -56,6 +63,50 @@ class AttachmentAdmin(SearchedByKey):
         *("document", "download", "created_at"),
     )
     actions = ("try_again",)
+    change_form_template = "admin/knowledge/job_change_form.html"
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        attachment: Any = context["original"]
+        context |= desk_context(attachment.job)
+        context["failed"] = attachment.state in {AttachmentState.REFUSED, AttachmentState.FAILED}
+        context["conversation_url"] = reverse(
+            "admin:knowledge_attachment_conversation", args=[attachment.pk]
+        )
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.conversation_view)
+        name = "knowledge_attachment_conversation"
+        return [path("<path:object_id>/conversation/", view, name=name), *super().get_urls()]
+
+    def conversation_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Deletes a conversation's files, with what they became, when a reason is given."""
+        attachment = self.found(request, object_id)
+        conversation = attachment.conversation
+        form = ReasonForm(request.POST if request.method == "POST" else None)
+        if form.is_valid():
+            receipt = store().delete_conversation(
+                conversation.conversation_id,
+                operator_principal(request, attachment.tenant_id),
+                reason=form.cleaned_data["reason"],
+                owner=conversation.principal_id,
+            )
+            self.message_user(request, _told(receipt), messages.SUCCESS)
+            return HttpResponseRedirect(reverse("admin:knowledge_attachment_changelist"))
+        files = Attachment.objects.filter(conversation=conversation)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Delete the files of a conversation",
+            "opts": self.opts,
+            "attachment": attachment,
+            "conversation": conversation,
+            "files": files.select_related("artifact")[:_FILES_SHOWN],
+            "count": files[: BoundedPaginator.LIMIT].count(),
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/knowledge/attachment/conversation.html", context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return Attachment.objects.with_state()
@@ -113,3 +164,10 @@ class AttachmentAdmin(SearchedByKey):
                 hint(attachment.job.job_id)
         count = f"{len(retried)} file" if len(retried) == 1 else f"{len(retried)} files"
         self.message_user(request, f"{count} will be tried again.", messages.SUCCESS)
+
+
+def _told(receipt: ConversationReceipt) -> str:
+    outcomes = Counter(str(one.outcome) for one in receipt.documents)
+    documents = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    files = f"{receipt.attachments} file" + "s" * (receipt.attachments != 1)
+    return f"{files} handed to the sweeper; of their documents: {documents or 'none'}."

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from access.errors import Forbidden
 from access.principal import Principal
 from access.tenancy import tenant_session
 from artifacts import store as artifacts
@@ -63,15 +64,23 @@ def delete_conversation(
     vectors: VectorSink | None = None,
     *,
     reason: str = "",
+    owner: str = "",
 ) -> ConversationReceipt:
     """Removes a conversation's files, what they became and what they were about to become.
+
+    It is the principal's own, or for an operator that of the `owner` whom they name; raises
+    `Forbidden` when anybody else names one.
 
     One transaction. It can be repeated: what a legal hold kept goes with a later call, once the
     hold is lifted. A conversation that is not known is deleted as well, so that a file that is
     being sent to it at this moment is refused.
     """
+    if owner and not principal.operator:
+        raise Forbidden("Only an operator of the tenant may do this.")
     with tenant_session(principal.tenant_id):
-        conversation = _closed(conversation_id, principal)
+        conversation = _closed(
+            conversation_id, principal.tenant_id, owner or principal.principal_id
+        )
         left = Attachment.objects.filter(conversation=conversation)
         ids = {one for one in left.values_list("document_id", flat=True) if one is not None}
         # Always in the same order, so that two deletions take turns.
@@ -92,11 +101,11 @@ def delete_conversation(
     return receipt
 
 
-def _closed(conversation_id: str, principal: Principal) -> Conversation:
+def _closed(conversation_id: str, tenant_id: str, owner: str) -> Conversation:
     """The conversation, deleted from now on; files that are being sent to it came before."""
     conversation, _ = Conversation.objects.select_for_update().get_or_create(
-        tenant_id=principal.tenant_id,
-        principal_id=principal.principal_id,
+        tenant_id=tenant_id,
+        principal_id=owner,
         conversation_id=conversation_id,
     )
     if conversation.deleted_at is None:
@@ -124,7 +133,9 @@ def _withdraw(
     if elsewhere.exists():
         return ConversationDocument(document_id=document_id, outcome=DocumentOutcome.KEPT)
     try:
-        gone = withdraw_document(document_id, principal, vectors, reason=reason)
+        gone = withdraw_document(
+            document_id, conversation.principal_id, principal, vectors, reason=reason
+        )
     except LegalHold:
         record_legal_hold(document_id, principal)
         return ConversationDocument(document_id=document_id, outcome=DocumentOutcome.HELD)

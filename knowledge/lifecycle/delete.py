@@ -74,14 +74,14 @@ def delete_document(
 
 
 def withdraw_document(
-    document_id: UUID, principal: Principal, vectors: VectorSink | None, *, reason: str
+    document_id: UUID, owner: str, principal: Principal, vectors: VectorSink | None, *, reason: str
 ) -> Deletion | None:
-    """Deletes a document with what the principal withdraws, wherever it is visible by now.
+    """Deletes a document with what its owner sent, wherever it is visible by now.
 
     Under the document's lock, in the caller's transaction. `None` when there is none of theirs,
     not even an unfinished one; raises `LegalHold`, which the caller records.
     """
-    own = {"document_id": document_id, "ingested_by_principal_id": principal.principal_id}
+    own = {"document_id": document_id, "ingested_by_principal_id": owner}
     document = Document.objects.filter(**own).first()
     unfinished = UnfinishedVersion.objects.filter(**own).first()
     if document is None and unfinished is None:

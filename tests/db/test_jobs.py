@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, timedelta
@@ -420,7 +421,7 @@ def test_every_other_task_delivered_three_times_at_once_does_its_work_once(
     from artifacts.tasks import sweep  # noqa: PLC0415 - as the worker finds them
 
     admit(long_note(2))
-    works = [
+    works: list[Callable[[], Any]] = [
         tasks.merge_term_statistics,
         tasks.reconcile_ingest_jobs,
         tasks.discard_abandoned_versions,

@@ -56,6 +56,7 @@ def test_find_read_and_delete_a_document(signed_in: Page, complaints: list[str])
     expect(page.get_by_role("link", name="Lunch menu")).to_be_visible()
     expect(page.get_by_text("Merger plan")).to_have_count(0)
     page.locator("#searchbar").fill("rolling")
+    # Entering searches titles: the first button of the form is that one.
     page.locator("#searchbar").press("Enter")
     expect(page.get_by_role("link", name="Lunch menu")).to_have_count(0)
     page.get_by_role("link", name=document.title).click()
@@ -112,9 +113,10 @@ def test_find_what_passages_say_and_compare_versions(
     signed_in: Page, complaints: list[str], live_server: object
 ) -> None:
     page = signed_in
-    first = admit("# Pumps\n\n## Night\n\nDrain the node at night.\n", title="Pump handbook")
+    rest = "Then rest a while and look at the gauges again. " * 15
+    first = admit(f"# Night\n\nDrain the node at night. {rest}\n", title="Pump handbook")
     admit(
-        "# Pumps\n\n## Night\n\nDrain the pod\u202e at night.\n\n## Day\n\nRest.\n",
+        f"# Night\n\nDrain the pod\u202e at night. {rest}\n\n# Day\n\nBy day all rest. {rest}\n",
         title="Pump handbook",
         document_id=first.document_id,
     )
@@ -124,7 +126,7 @@ def test_find_what_passages_say_and_compare_versions(
     page.get_by_role("button", name="Apply").click()
     page.get_by_role("searchbox", name="Search documents").fill("night pod")
     page.get_by_role("button", name="In passages").click()
-    expect(page.locator("mark.hit").first).to_have_text("pod")
+    expect(page.locator("mark.hit", has_text="pod")).to_be_visible()
     page.get_by_role("link", name="Pump handbook").first.click()
     expect(page.locator("article.chunk:target")).to_be_visible()
     expect(page.locator(".invisible")).to_have_attribute("data-code", "U+202E RLO")
@@ -135,9 +137,9 @@ def test_find_what_passages_say_and_compare_versions(
         " const selection = getSelection(); selection.removeAllRanges();"
         " selection.addRange(range); return selection.toString(); }"
     )
-    assert copied == "Drain the pod\u202e at night."
+    assert copied.startswith("Drain the pod\u202e at night. Then rest")
     page.get_by_role("link", name="Day", exact=True).click()
-    expect(page.locator("article.chunk:target")).to_contain_text("Rest.")
+    expect(page.locator("article.chunk:target")).to_contain_text("By day")
     page.get_by_label("Compare version").select_option("1")
     page.get_by_role("button", name="Compare").click()
     expect(page.locator("del").first).to_contain_text("node")
@@ -155,7 +157,7 @@ def test_add_good_and_bad_files(
     (tmp_path / "fake.pdf").write_text("<script>alert(1)</script>")
     page.get_by_role("link", name="Documents").first.click()
     page.get_by_role("link", name="Add document", exact=True).click()
-    page.get_by_label("Files").set_input_files(sorted(tmp_path.glob("*.*")))
+    page.get_by_label("Files:", exact=True).set_input_files(sorted(tmp_path.glob("*.*")))
     page.get_by_label("Sensitivity").select_option("confidential")
     page.get_by_role("button", name="Add", exact=True).click()
     rows = page.locator("li.added")
@@ -204,7 +206,7 @@ def test_add_a_file_without_script(browser: Browser, live_server: object, tmp_pa
     page.get_by_label("Username").fill("olga")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-    page.get_by_label("Files").set_input_files([tmp_path / "pumps.md"])
+    page.get_by_label("Files:", exact=True).set_input_files([tmp_path / "pumps.md"])
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator("li.added")).to_contain_text("waits for a worker")
     work()
@@ -270,7 +272,7 @@ def test_read_and_approve_what_an_agent_proposes(signed_in: Page, complaints: li
     )
     make_proposal("acme", "Lunch menu", text="Soup.")
     page.reload()
-    page.get_by_role("link", name="2", exact=True).click()
+    page.get_by_role("link", name="Retention proposals").first.click()
     page.get_by_role("link", name=proposal.title).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(proposal.title)
     expect(page.get_by_text("Drain the <i>node</i>.")).to_be_visible()
