@@ -138,7 +138,7 @@ class AttachmentAdmin(SearchedByKey):
     @admin.display(description="conversation deleted")
     def conversation_deleted(self, attachment: Attachment) -> Any:
         # Only what a legal hold keeps is still there after that.
-        return attachment.conversation.deleted_at
+        return attachment.conversation.deleted_at or self.get_empty_value_display()
 
     @admin.display(description="document")
     def document(self, attachment: Any) -> SafeString | str:

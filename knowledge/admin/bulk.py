@@ -50,7 +50,7 @@ class BulkTaskAdmin(SearchedByKey):
 
     @admin.display(description="action", ordering="action")
     def what(self, task: BulkTask) -> str:
-        return DOINGS[BulkAction(task.action)].title
+        return DOINGS[BulkAction(task.action)].title.format(_count(task.total))
 
     @admin.display(description="documents")
     def progress(self, task: BulkTask) -> str:
@@ -74,7 +74,7 @@ class BulkTaskAdmin(SearchedByKey):
         context = {
             **self.admin_site.each_context(request),
             **self._context(request, task),
-            "title": f"{self.what(task)}: {task.total:,} document{'s' * (task.total != 1)}",
+            "title": self.what(task),
             "opts": self.opts,
             "all_tenants": is_superuser(request),
         }
@@ -129,3 +129,7 @@ class BulkTaskAdmin(SearchedByKey):
             "page": page,
             "pages": pages,
         }
+
+
+def _count(documents: int) -> str:
+    return "1 document" if documents == 1 else f"{documents:,} documents"

@@ -71,7 +71,10 @@ class RescopeForm(ReasonForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
-    """One thing to do: what it is called, what a button says, what it does."""
+    """One thing to do: what it is called, what a button says, what it does.
+
+    `title` has a place for what it is done to.
+    """
 
     title: str
     button: str
@@ -81,7 +84,7 @@ class Doing:
 
 DOINGS: Final[Mapping[BulkAction, Doing]] = {
     BulkAction.DELETE: Doing(
-        title="Delete",
+        title="Delete {}",
         button="Delete",
         form=ReasonForm,
         effects=(
@@ -98,7 +101,7 @@ DOINGS: Final[Mapping[BulkAction, Doing]] = {
         ),
     ),
     BulkAction.RESCOPE: Doing(
-        title="Change who may find",
+        title="Change who may find {}",
         button="See what would change",
         form=RescopeForm,
         effects=(
@@ -107,7 +110,7 @@ DOINGS: Final[Mapping[BulkAction, Doing]] = {
         ),
     ),
     BulkAction.HOLD: Doing(
-        title="Put under legal hold",
+        title="Put {} under legal hold",
         button="Hold",
         form=ReasonForm,
         effects=(
@@ -119,13 +122,13 @@ DOINGS: Final[Mapping[BulkAction, Doing]] = {
         ),
     ),
     BulkAction.LIFT_HOLD: Doing(
-        title="Lift the legal hold of",
+        title="Lift the legal hold of {}",
         button="Lift the hold",
         form=ReasonForm,
         effects=("From then on it can be deleted again; nothing is deleted by this.",),
     ),
     BulkAction.RECHUNK: Doing(
-        title="Divide anew",
+        title="Divide {} anew",
         button="Divide anew",
         form=ReasonForm,
         effects=(
@@ -143,7 +146,7 @@ DOINGS: Final[Mapping[BulkAction, Doing]] = {
     ),
 }
 RETITLE: Final = Doing(
-    title="Change the title of",
+    title="Change the title of {}",
     button="Change the title",
     form=RetitleForm,
     effects=(

@@ -25,6 +25,7 @@ from knowledge.passage_html import visible_html
 _PASSAGES_AT_ONCE: Final = 6
 """On each side of one comparison of words: what is longer is compared piece by piece."""
 _CHANGES_ON_PAGE: Final = 10
+_CONTEXT: Final = 300
 _SECONDS_FOR_PAGE: Final = 2.0
 _SECONDS_FOR_CHANGE: Final = 0.5
 
@@ -135,7 +136,6 @@ def _rows(
 
 
 _SHOWN = {
-    Kind.SAME: "{}",
     # Said as well as coloured, for whoever hears the page.
     Kind.REMOVED: '<del><span class="said">[removed: </span>{}<span class="said">]</span></del>',
     Kind.ADDED: '<ins><span class="said">[added: </span>{}<span class="said">]</span></ins>',
@@ -143,12 +143,32 @@ _SHOWN = {
 
 
 def _side_html(differences: Sequence[tuple[Kind, str]], changed: Kind) -> SafeString:
+    last = len(differences) - 1
     return format_html_join(
         "",
         "{}",
         (
-            (format_html(_SHOWN[kind], visible_html(text)),)
-            for kind, text in differences
+            (
+                _same_html(text, first=place == 0, last=place == last)
+                if kind is Kind.SAME
+                else format_html(_SHOWN[kind], visible_html(text)),
+            )
+            for place, (kind, text) in enumerate(differences)
             if kind in {Kind.SAME, changed}
         ),
+    )
+
+
+def _same_html(text: str, *, first: bool, last: bool) -> SafeString:
+    """What stayed, as far as it stands near something that did not."""
+    before = 0 if first else _CONTEXT
+    after = 0 if last else _CONTEXT
+    left_out = len(text) - before - after
+    if left_out <= _CONTEXT:
+        return visible_html(text)
+    return format_html(
+        '{}<span class="left-out">… {} characters that are the same …</span>{}',
+        visible_html(text[:before]),
+        f"{left_out:,}",
+        visible_html(text[len(text) - after :]),
     )

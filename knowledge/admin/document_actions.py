@@ -260,11 +260,11 @@ class DocumentActions(OperatorAdmin):
             raise PermissionDenied
         previewed = form.is_valid() and bool(_change(form)) and not form.errors
         count = len(documents)
-        those = "document" if count == 1 else f"{count:,} documents"
+        those = "this document" if count == 1 else f"{count:,} documents"
         shown = replace(doing, button="Change it") if previewed else doing
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{doing.title} {those}",
+            "title": doing.title.format(those),
             "opts": self.opts,
             "doing": shown,
             "count": count,

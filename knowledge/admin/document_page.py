@@ -133,7 +133,10 @@ def _passages(request: HttpRequest, version: DocumentVersion | None) -> dict[str
         chunks.append(
             {
                 "row": chunk,
-                "headings": opened(above, chunk.heading_path),
+                "headings": [
+                    {"depth": depth, "title": title}
+                    for depth, title in opened(above, chunk.heading_path)
+                ],
                 "html": passage_html(chunk.text, chunk.instruction_matches),
                 "families": families(chunk.instruction_matches),
             }

@@ -46,10 +46,8 @@ class DocumentAdmin(DocumentActions):
         "name",
         "visibility",
         "sensitivity",
-        "current_version",
         "chunk_count",
         "flag_count",
-        "media_type",
         "ingested_by_principal_id",
         "created_at",
     )
@@ -158,7 +156,12 @@ class DocumentAdmin(DocumentActions):
     @admin.display(description="title", ordering="title")
     def name(self, document: Document) -> SafeString:
         held = _HELD if document.legal_hold else ""
-        return format_html("<bdi>{}</bdi>{}", document.title, held)
+        return format_html(
+            '<bdi>{}</bdi>{}<span class="quiet about-it">{}</span>',
+            document.title,
+            held,
+            _kind_and_version(document),
+        )
 
     @admin.display(description="visibility")
     def visibility(self, document: Document) -> str:
@@ -168,11 +171,6 @@ class DocumentAdmin(DocumentActions):
     @admin.display(description="sensitivity")
     def sensitivity(self, document: Document) -> SafeString:
         return format_html('<span class="badge {0}">{0}</span>', document.space.sensitivity)
-
-    @admin.display(description="version")
-    def current_version(self, document: Document) -> str:
-        version = _version_of(document)
-        return str(version.version) if version else self.get_empty_value_display()
 
     @admin.display(description="chunks")
     def chunk_count(self, document: Document) -> str:
@@ -185,15 +183,6 @@ class DocumentAdmin(DocumentActions):
         if live is None or not live.flagged_count:
             return self.get_empty_value_display()
         return format_html('<span class="badge flag">{}</span>', live.flagged_count)
-
-    @admin.display(description="media type")
-    def media_type(self, document: Document) -> str:
-        version = _version_of(document)
-        if version is None:
-            return self.get_empty_value_display()
-        # The page of the document has it in full; a list shows many and has little room.
-        essence = version.media_type.partition(";")[0]
-        return _SHORT_NAMES.get(essence, essence)
 
     # --- the page of one document
 
@@ -251,6 +240,16 @@ class DocumentAdmin(DocumentActions):
 
 def _version_of(document: Any) -> DocumentVersion | None:
     return next(iter(document.current_versions), None)
+
+
+def _kind_and_version(document: Any) -> str:
+    version = _version_of(document)
+    if version is None:
+        return ""
+    # The page of the document has the media type in full; a list has little room.
+    essence = version.media_type.partition(";")[0]
+    kind = _SHORT_NAMES.get(essence, essence)
+    return f"{kind}, version {version.version}" if version.version > 1 else kind
 
 
 def _live_set_of(document: Document) -> ChunkSet | None:

@@ -419,6 +419,10 @@ def test_the_page_of_a_document_shows_its_versions_and_passages(alice: Client) -
     assert len(re.findall(r"superseded\s+20", html)) == 2
     for passage in chunk_ids(document):
         assert f'id="{passage}"' in html
+    assert re.findall(r'<p class="heading depth-(\d)"><bdi>(\w)</bdi>', html) == [
+        ("1", "A"),
+        ("2", "B"),
+    ]
     older = page(alice, document_path(document), version=1)
     assert "This version was superseded" in older
     for wrong in ("9", "0", "-1", "x", "٣", "1" * 30, "\x00"):

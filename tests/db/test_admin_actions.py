@@ -226,7 +226,7 @@ def test_all_that_match_are_taken_in_order_and_no_more(olga: Client) -> None:
     assert first is not None
     across = {"action": "hold_selected", "select_across": "1", "_selected_action": str(first.pk)}
     asking = olga.post(f"{LIST}?q=zebra", {**across}).content.decode()
-    assert "Put under legal hold 26 documents" in asking
+    assert "Put 26 documents under legal hold" in asking
     assert "and 16 more" in asking
     post(olga, f"{LIST}?q=zebra", **across, reason="case 7")
     work_in_bulk()
