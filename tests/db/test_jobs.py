@@ -62,7 +62,7 @@ SOURCE = ConnectorIdentity(type="wiki", id="pumps", version="r1")
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     """What the broker would have been told; nobody listens."""
     told: list[UUID] = []
-    monkeypatch.setattr(tasks, "_send", told.append)
+    monkeypatch.setattr(tasks, "_send", lambda _, job_id: told.append(job_id))
     return told
 
 

@@ -184,9 +184,7 @@ def stage(
     transactional_db: None, tmp_path: Path, blob_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stage]:
     stage = Stage(tmp_path, blob_root)
-    monkeypatch.setattr(
-        tasks, "_send", lambda job_id: stage.hint(tasks.run_ingest_job, str(job_id))
-    )
+    monkeypatch.setattr(tasks, "_send", lambda task, row_id: stage.hint(task, str(row_id)))
     try:
         yield stage
     finally:
