@@ -14,7 +14,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access.commands import VerbatimCommand
-from knowledge.evaluation import admin_pages, bench, contention, generate, scans
+from knowledge.evaluation import admin_pages, bench, contention, generate, history, scans
 from knowledge.evaluation.collections import documents_of
 from knowledge.evaluation.progress import figures, progress
 from knowledge.evaluation.throwaway import checked, remove_tenant, throw_away_tenant
@@ -54,6 +54,7 @@ class Command(VerbatimCommand):
         writers.add_argument("--writers", type=int, nargs="+", default=[1, 4])
         writers.add_argument("--documents", type=int, default=40, help="by each writer")
         write = kinds.add_parser("generate", help="fill a tenant with generated chunks")
+        write.add_argument("--past", action="store_true", help="with events, searches and jobs")
         write.add_argument("--drop", action="store_true", help="remove the tenant instead")
         plan = kinds.add_parser("explain", help="statements and plan of a search")
         plan.add_argument("query")
@@ -121,6 +122,8 @@ class Command(VerbatimCommand):
 
     def _admin(self, options: dict[str, Any]) -> None:
         with self._filled(options) as (tenant_id, generated):
+            if generated:
+                generated["past"] = history.remember(tenant_id)
             with progress(disable=self.as_json) as track:
                 told = admin_pages.bench_admin(tenant_id, track, visits=options["visits"])
             told["generated"] = generated
@@ -151,6 +154,8 @@ class Command(VerbatimCommand):
             self.emit({"tenant": tenant_id, "removed": True}, f"{tenant_id} is gone.")
             return
         told = self._write(tenant_id, options)
+        if options["past"]:
+            told["past"] = history.remember(tenant_id)
         lines = [f"{name.replace('_', ' ')}: {value}" for name, value in told.items()]
         self.emit(told, "\n".join(lines))
 
