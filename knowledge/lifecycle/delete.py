@@ -232,8 +232,9 @@ def _left(deletion: Deletion, vectors: VectorSink | None) -> Mapping[str, int]:
         "chunks": chunks,
         "index_rows": index_rows,
         "embeddings": vectors.held(list(numbers)) if vectors else 0,
+        # Of a thinned trace the title is NULL, which says nothing either.
         "traced_passages": TracedPassage.objects.filter(
-            ~Q(title="") | Q(deleted_at__isnull=True), **of_document
+            Q(title__gt="") | Q(deleted_at__isnull=True), **of_document
         ).count(),
         "proposals": RetentionProposal.objects.filter(
             ~Q(title="") | Q(snapshot__isnull=False), **of_document

@@ -289,3 +289,21 @@ def test_an_operator_sees_it_as_anybody_else_does(db: None, searched: Any) -> No
     retain()
     view = store().view_trace(searched.trace_id, Principal.for_operator("acme", "olga"))
     assert view.block_state is BlockState.THINNED
+
+
+@pytest.mark.django_db
+def test_a_document_that_thinned_traces_cite_can_be_deleted_again_and_again(
+    searched: Any, blob_root: Path
+) -> None:
+    cited = searched.passages[0].candidate.document_id
+    store().delete(cited, principal())
+    aged(searched.trace_id, 31)
+    assert retain().thinned == 1
+    assert not store().verify_deletion(cited, Principal.for_operator("acme", "olga")).left
+    admit(
+        "# Start\n\nThe zebra pump starts by hand.\n\n# Stop\n\nA zebra valve stops it.\n",
+        title="Pumps",
+    )
+    again = store().delete(cited, principal())
+    assert not any(again.left.values())
+    assert not store().verify_deletion(cited, Principal.for_operator("acme", "olga")).left
