@@ -35,8 +35,8 @@ _MAY_NAME: Final[Mapping[str, tuple[str, str]]] = {
     "knowledge_deletedchunk": ("the tombstone", "true"),
     "knowledge_tracedpassage": (
         "a scrubbed trace",
-        "(t.deleted_at IS NOT NULL AND coalesce(t.title, '') = '' AND t.doc_date IS NULL"
-        " AND coalesce(heading_path, '{}') = '{}')",
+        # A scrubbed title is empty, a thinned one NULL.
+        "(t.deleted_at IS NOT NULL AND concat(t.title, t.doc_date, t.heading_path[1]) = '')",
     ),
     "knowledge_recalltrace": ("a scrubbed trace", "true"),
     "knowledge_citation": ("what a host cited, by id", "true"),
