@@ -107,8 +107,9 @@ LEFTOVERS: dict[str, Any] = {
             (
                 "INSERT INTO knowledge_ingestjob (job_id, tenant_id, principal_id, principal, request,"
                 " state, attempts, attempts_left, next_attempt_at, embedded, total, batch, batches,"
-                " result, created_at, finished_at) VALUES (gen_random_uuid(), 'acme', 'alice', '{}',"
-                " '{}', 'done', 1, 1, now(), 0, 0, 0, 0, %s, now() - interval '1 day', now())"
+                " result, created_at, finished_at, discards_upload)"
+                " VALUES (gen_random_uuid(), 'acme', 'alice', '{}',"
+                " '{}', 'done', 1, 1, now(), 0, 0, 0, 0, %s, now() - interval '1 day', now(), false)"
             ),
             Jsonb({"deep": [{"document_id": str(r.document_id)}]}),
         ),
