@@ -9,6 +9,7 @@ named point of its transaction; then nothing may have happened.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -228,6 +229,12 @@ class Traced:
 _runs = itertools.count(1)
 
 
+def _unlike_all_others(name: str) -> str:
+    """A word of consonants that no other name's comes near: a search forgives a typo or two."""
+    letters = str.maketrans("0123456789abcdef", "bcdfghjkmnpqrtvw")
+    return f"zq{hashlib.sha256(name.encode()).hexdigest()[:12].translate(letters)}q"
+
+
 class StoreMachine(RuleBasedStateMachine):
     """One world of two tenants that nobody else uses."""
 
@@ -235,7 +242,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         run = next(_runs)
         self.acme, self.rival = f"acme-{run}", f"rival-{run}"
-        self.words = (f"zq{run:x}q{n:x}q" for n in itertools.count(1))
+        self.words = (_unlike_all_others(f"{run} {n}") for n in itertools.count(1))
         self.stores: dict[str, KnowledgeStore] = {
             name: later(chunker=FinerChunker(name, target=40 + 10 * number))
             for number, name in enumerate(CHUNKERS)
