@@ -126,6 +126,7 @@ class BulkTaskAdmin(SearchedByKey):
             "items": [(item, titles.get(item.document_id)) for item in shown],
             "only_wrong": wrong,
             "change": [(_LABELS.get(name, name), said) for name, said in task.change.items()],
+            "query": "" if wrong else "show=all",
             "page": page,
             "pages": pages,
         }

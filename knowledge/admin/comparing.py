@@ -54,6 +54,7 @@ def comparison_context(request: HttpRequest, document: Document) -> dict[str, An
         "rows": _rows(pieces, on_page, sides),
         "changes": len(changes),
         "unchanged": sum(piece.old_end - piece.old_start for piece in pieces if piece.same),
+        "query": f"from={old.version}&to={new.version}",
         "page": page,
         "pages": pages,
     }

@@ -146,6 +146,7 @@ def _passages(request: HttpRequest, version: DocumentVersion | None) -> dict[str
         "chunk_set": chunk_set,
         "chunks": chunks,
         "outline": _outline(chunk_set, page),
+        "query": f"version={version.version}" if version else "",
         "page": page,
         "pages": pages,
     }

@@ -48,7 +48,7 @@ class DocumentAdmin(DocumentActions):
         "sensitivity",
         "chunk_count",
         "flag_count",
-        "ingested_by_principal_id",
+        "by",
         "created_at",
     )
     list_display_links = ("name",)
@@ -163,7 +163,7 @@ class DocumentAdmin(DocumentActions):
             _kind_and_version(document),
         )
 
-    @admin.display(description="visibility")
+    @admin.display(description="visible to")
     def visibility(self, document: Document) -> str:
         of = document.space.project_scope or document.space.principal_id
         return f"{document.space.visibility}: {of}" if of else document.space.visibility
@@ -171,6 +171,10 @@ class DocumentAdmin(DocumentActions):
     @admin.display(description="sensitivity")
     def sensitivity(self, document: Document) -> SafeString:
         return format_html('<span class="badge {0}">{0}</span>', document.space.sensitivity)
+
+    @admin.display(description="admitted by", ordering="ingested_by_principal_id")
+    def by(self, document: Document) -> SafeString:
+        return format_html("<bdi>{}</bdi>", document.ingested_by_principal_id)
 
     @admin.display(description="chunks")
     def chunk_count(self, document: Document) -> str:

@@ -35,6 +35,7 @@ _NOWHERE: Final = "zzzznowhere"
 _CHOICES: Final = (
     "//*[@id='changelist-filter']//a[@href] | //th[contains(@class, 'sortable')]//a[@href]"
 )
+_OPTIONS: Final = "//*[@id='changelist-filter']//select[@name]/option[@value != '']"
 _ROWS: Final = "//*[@id='result_list']/tbody//a[@href]"
 _FIRST_REFUSAL: Final = 400
 _SLOW_MS: Final = 100.0
@@ -118,6 +119,9 @@ def _pages(client: Client) -> Iterator[tuple[str, str]]:
             label = " ".join(link.text_content().split())
             if link.get("href") not in {"?", ""}:
                 yield f"{name}, {label} ({link.get('href')})", address + link.get("href")
+        for option in page.xpath(_OPTIONS):
+            chosen = {option.getparent().get("name"): option.get("value")}
+            yield f"{name}, {chosen}", f"{address}?{urlencode(chosen)}"
         row = page.xpath(_ROWS)
         if row:
             yield f"{name}, one", row[0].get("href")

@@ -9,8 +9,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from access.models import ApiKey
+from access.principal import Principal
 from access.tenancy import operations_session
+from knowledge.core.admission import Detector, PiiRules
+from knowledge.core.types import Verdict
 from knowledge.models import Document
+from knowledge.wiring import store
 from tests.factories import (
     PASSWORD,
     chunk_ids,
@@ -298,13 +302,33 @@ def test_read_and_approve_what_an_agent_proposes(signed_in: Page, complaints: li
     assert complaints == []
 
 
+def test_release_what_was_set_aside(signed_in: Page, complaints: list[str]) -> None:
+    page = signed_in
+    olga = Principal.for_operator("acme", "olga")
+    store().set_pii_policy(PiiRules(verdicts={Detector.EMAIL: Verdict.QUARANTINE}), olga)
+    admit("# Pumps\n\nAsk the engineer at <ann@night-pumps.com> about the night pump.\n", title="Pumps")
+    assert not ask("night pump").passages
+    page.get_by_role("link", name="Documents").first.click()
+    page.get_by_label("State").select_option("nothing")
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("link", name="Pumps").click()
+    page.get_by_role("link", name="1 in quarantine").click()
+    page.locator("#result_list a").first.click()
+    expect(page.locator("pre.passage mark")).to_contain_text("ann@night-pumps.com")
+    page.get_by_label("Reason").first.fill("a public address")
+    page.get_by_role("button", name="Release it").click()
+    expect(page.locator(".messagelist")).to_contain_text("Released")
+    assert ask("night pump").passages
+    assert complaints == []
+
+
 def test_nothing_is_wider_than_a_phone(
     signed_in: Page, complaints: list[str], live_server: object
 ) -> None:
     page = signed_in
     document = make_document("acme", "A" * 200, texts=["b" * 500], filename="c" * 80 + ".md")
     proposal = make_proposal("acme", "P" * 200, text="d" * 500, filename="e" * 80 + ".md")
-    make_attachment("acme", filename="f" * 80 + ".md", conversation_id="g" * 100)
+    attachment = make_attachment("acme", filename="f" * 80 + ".md", conversation_id="g" * 100)
     page.set_viewport_size({"width": 390, "height": 844})
     for path in (
         f"/admin/knowledge/retentionproposal/{proposal.pk}/change/",
@@ -314,6 +338,14 @@ def test_nothing_is_wider_than_a_phone(
         "/admin/knowledge/document/",
         f"/admin/knowledge/document/{document.pk}/change/",
         f"/admin/knowledge/document/{document.pk}/delete/",
+        f"/admin/knowledge/document/{document.pk}/rescope/",
+        f"/admin/knowledge/document/{document.pk}/compare/?from=1&to=1",
+        "/admin/knowledge/document/?q=bbb&in=passages",
+        "/admin/knowledge/document/add/",
+        "/admin/knowledge/bulktask/",
+        f"/admin/knowledge/attachment/{attachment.pk}/change/",
+        f"/admin/knowledge/attachment/{attachment.pk}/conversation/",
+        "/admin/artifacts/sweeprun/",
         "/admin/access/apikey/add/",
         f"/c/{chunk_ids(document)[0]}",
     ):
