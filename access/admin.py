@@ -4,24 +4,36 @@
 from __future__ import annotations
 
 from datetime import datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.widgets import AdminSplitDateTime
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
+from access import audit
 from access.admin_base import OperatorAdmin, SuperuserOnly
 from access.models import ApiKey, Operator, vocabulary_choices
-from access.operator_session import is_operator, is_superuser, operated_tenant, operator_principal
-from access.trust import OriginTrust, Scope, Sensitivity
+from access.operator_session import (
+    is_superuser,
+    may,
+    operated_tenant,
+    operator_name,
+    operator_principal,
+    permissions_of,
+)
+from access.principal import Principal
+from access.trust import OperatorPermission, OriginTrust, Scope, Sensitivity
 
 if TYPE_CHECKING:
     _ApiKeyModelForm = forms.ModelForm[ApiKey]
@@ -128,10 +140,10 @@ class ApiKeyAdmin(OperatorAdmin):
     add_form_template = "admin/change_form.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.MANAGE)
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.MANAGE)
 
     @admin.display(description="key", ordering="prefix")
     def key(self, key: ApiKey) -> str:
@@ -188,7 +200,8 @@ class ApiKeyAdmin(OperatorAdmin):
     ) -> Any:
         if obj is not None:
             return super().get_form(request, obj, change, **kwargs)
-        most = OriginTrust.SYSTEM if is_superuser(request) else _trust_of(request)
+        grantor = _grantor(request)
+        most = OriginTrust.SYSTEM if is_superuser(request) else grantor.max_origin_trust
         fields: dict[str, Any] = {
             "name": forms.CharField(
                 max_length=200, required=False, help_text="For you to tell keys apart."
@@ -199,6 +212,9 @@ class ApiKeyAdmin(OperatorAdmin):
         form: Any = type("NewApiKeyForm", (ApiKeyForm,), fields)
         form.base_fields["max_origin_trust"].choices = [
             (str(trust), str(trust)) for trust in OriginTrust if trust.at_most(most)
+        ]
+        form.base_fields["scopes"].choices = [
+            (scope.value, scope.value) for scope in Scope if scope in grantor.scopes
         ]
         form.base_fields["sensitivity_ceiling"].choices = vocabulary_choices(Sensitivity)
         return form
@@ -225,6 +241,7 @@ class ApiKeyAdmin(OperatorAdmin):
             sensitivity_ceiling=Sensitivity(asked["sensitivity_ceiling"]),
             name=asked["name"],
             expires_at=asked["expires_at"],
+            issued_by=operator_name(request),
         )
         # The row that the rest of the admin speaks of is the one that was issued.
         obj.__dict__.update(
@@ -258,6 +275,8 @@ class ApiKeyAdmin(OperatorAdmin):
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         key = self.found(request, object_id)
+        if not self.has_revoke_permission(request):
+            raise PermissionDenied
         self._revoke(request, ApiKey.objects.filter(pk=key.pk))
         return HttpResponseRedirect(reverse("admin:access_apikey_change", args=[key.pk]))
 
@@ -266,8 +285,9 @@ class ApiKeyAdmin(OperatorAdmin):
         self._revoke(request, queryset)
 
     def _revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        keys = list(queryset.filter(revoked_at__isnull=True))
-        ApiKey.objects.filter(pk__in=[key.pk for key in keys]).update(revoked_at=timezone.now())
+        keys = ApiKey.revoke(
+            ApiKey.objects.filter(pk__in=queryset.values("pk")), revoked_by=operator_name(request)
+        )
         for key in keys:
             self.log_change(request, key, "Revoked.")
         if keys:
@@ -277,17 +297,46 @@ class ApiKeyAdmin(OperatorAdmin):
             self.message_user(request, "Nothing to revoke.", messages.WARNING)
 
 
-def _trust_of(request: HttpRequest) -> OriginTrust:
-    """Nobody hands out more trust than they have."""
-    return operator_principal(request).max_origin_trust
+def _grantor(request: HttpRequest) -> Principal:
+    """Whose trust and scopes a new key may have at most: nobody hands out more than they have."""
+    user = str(request.user)
+    return Principal.for_operator("-", user, permissions_of(request))
 
 
 admin.site.unregister(Group)
 admin.site.unregister(User)
 
 
+_MAY = {
+    OperatorPermission.VIEW: "view: read all that the tenant has",
+    OperatorPermission.MANAGE: "manage: upload, retitle, rescope, hold, try again; keys, policies",
+    OperatorPermission.DELETE: "delete: remove documents for good",
+    OperatorPermission.RELEASE: "release: decide on quarantined passages",
+    OperatorPermission.APPROVE: "approve: decide on what agents propose to keep",
+}
+
+
+class OperatorForm(forms.ModelForm):  # type: ignore[type-arg]
+    permissions = forms.MultipleChoiceField(
+        choices=[(permission.value, words) for permission, words in _MAY.items()],
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        label="May",
+        help_text="Every operator may view.",
+    )
+
+    class Meta:
+        model = Operator
+        fields = ("user", "tenant_id", "permissions")
+
+    def clean_permissions(self) -> list[str]:
+        chosen = {*self.cleaned_data["permissions"], OperatorPermission.VIEW.value}
+        return [permission.value for permission in OperatorPermission if permission in chosen]
+
+
 class OperatorInline(_StackedInline):
     model = Operator
+    form = OperatorForm
     verbose_name = "tenant"
     verbose_name_plural = "The tenant that this user looks after"
 
@@ -302,6 +351,35 @@ class OperatorInline(_StackedInline):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return is_superuser(request)
+
+
+_Standing = tuple[str, dict[str, Any]]
+
+
+def _standing(user: User) -> _Standing | None:
+    """The tenant that a user looks after, and what the event log says of how they do."""
+    operator = Operator.objects.filter(user=user).first()
+    if operator is None:
+        return None
+    named = Principal.for_operator(operator.tenant_id, user.get_username()).principal_id
+    return operator.tenant_id, {
+        "operator": named,
+        "permissions": list(operator.permissions),
+        "signs_in": user.is_active and user.is_staff,
+    }
+
+
+def _tell(request: HttpRequest, before: _Standing | None, after: _Standing | None) -> None:
+    """Puts a change of who looks after a tenant on that tenant's record."""
+    actor = operator_name(request)
+    moved = before is not None and after is not None and before[0] != after[0]
+    if before is not None and (after is None or moved):
+        audit.record(audit.OPERATOR_REMOVED, before[0], actor=actor, data=before[1])
+    if after is not None and (before is None or moved):
+        audit.record(audit.OPERATOR_ADDED, after[0], actor=actor, data=after[1])
+    elif before is not None and after is not None and before != after:
+        data = {**after[1], "before": before[1]}
+        audit.record(audit.OPERATOR_CHANGED, after[0], actor=actor, data=data)
 
 
 @admin.register(User)
@@ -321,10 +399,70 @@ class StaffAdmin(SuperuserOnly, UserAdmin):  # type: ignore[type-arg]
     )
     readonly_fields = ("last_login", "date_joined")
 
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        obj.standing_before = _standing(User.objects.get(pk=obj.pk)) if change else None
+        super().save_model(request, obj, form, change)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        _tell(request, form.instance.standing_before, _standing(form.instance))
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        _tell(request, _standing(obj), None)
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for user in queryset:
+            _tell(request, _standing(user), None)
+        super().delete_queryset(request, queryset)
+
+    def user_change_password(
+        self,
+        request: HttpRequest,
+        id: str,  # noqa: A002 - Django's name
+        form_url: str = "",
+    ) -> HttpResponse:
+        if not is_superuser(request):
+            raise Http404
+        response: HttpResponse = super().user_change_password(request, id, form_url)
+        if request.method == "POST" and response.status_code == HTTPStatus.FOUND:
+            user = User.objects.filter(pk=unquote(id)).first()
+            standing = _standing(user) if user is not None else None
+            if standing is not None:
+                tenant, data = standing
+                changed = {**data, "changed": "password"}
+                audit.record(
+                    audit.OPERATOR_CHANGED, tenant, actor=operator_name(request), data=changed
+                )
+        return response
+
 
 @admin.register(Operator)
 class OperatorMembershipAdmin(SuperuserOnly):
-    list_display = ("user", "tenant_id")
+    form = OperatorForm
+    list_display = ("user", "tenant_id", "may")
     list_select_related = ("user",)
     search_fields = ("user__username", "tenant_id")
     show_full_result_count = False
+
+    @admin.display(description="may")
+    def may(self, operator: Operator) -> str:
+        return ", ".join(operator.permissions)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        former = Operator.objects.select_related("user").get(pk=obj.pk) if change else None
+        before = _standing(former.user) if former else None
+        super().save_model(request, obj, form, change)
+        if former is not None and former.user_id != obj.user_id:
+            _tell(request, before, None)
+            before = None
+        _tell(request, before, _standing(obj.user))
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        _tell(request, _standing(obj.user), None)
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for operator in queryset.select_related("user"):
+            _tell(request, _standing(operator.user), None)
+        super().delete_queryset(request, queryset)

@@ -117,11 +117,26 @@ class OperatorAdmin(_ModelAdmin):
             raise Http404
         return obj
 
-    def history_view(
+    # What may not be seen is not there, whatever else may not be done with it.
+
+    def change_view(
         self,
         request: HttpRequest,
         object_id: str,
+        form_url: str = "",
         extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        self.found(request, object_id)
+        return super().change_view(request, object_id, form_url, extra_context)
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        self.found(request, object_id)
+        return super().delete_view(request, object_id, extra_context)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         self.found(request, object_id)
         return super().history_view(request, object_id, extra_context)
@@ -186,3 +201,32 @@ class SuperuserOnly(_ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return is_superuser(request)
+
+    # To everybody else none of these rows exists.
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        _require_superuser(request)
+        return super().change_view(request, object_id, form_url, extra_context)
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        _require_superuser(request)
+        return super().delete_view(request, object_id, extra_context)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        _require_superuser(request)
+        return super().history_view(request, object_id, extra_context)
+
+
+def _require_superuser(request: HttpRequest) -> None:
+    if not is_superuser(request):
+        raise Http404

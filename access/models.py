@@ -7,6 +7,7 @@ import hmac
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -14,9 +15,10 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from access import audit
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from access.trust import OriginTrust, Scope, Sensitivity
+from access.trust import OperatorPermission, OriginTrust, Scope, Sensitivity
 
 _PREFIX_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PREFIX_LENGTH = 8
@@ -97,10 +99,12 @@ class ApiKey(models.Model):
         surface: str = "api",
         name: str = "",
         expires_at: datetime | None = None,
+        issued_by: str = "command",
     ) -> tuple[ApiKey, str]:
         """A new key and its plain text, which nobody can read again.
 
-        `projects` are those it may name as current scope; `None` means all.
+        `projects` are those it may name as current scope; `None` means all. `issued_by` is the
+        actor of the event.
         """
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(32)
@@ -119,7 +123,20 @@ class ApiKey(models.Model):
                 surface=surface,
                 expires_at=expires_at,
             )
+            audit.record(audit.KEY_ISSUED, tenant_id, actor=issued_by, data=key.granted())
         return key, f"vk_{prefix}_{secret}"
+
+    @classmethod
+    def revoke(cls, keys: models.QuerySet[ApiKey], *, revoked_by: str) -> list[ApiKey]:
+        """Ends those that are not revoked yet, in the caller's session. Returns which."""
+        revoked = list(keys.filter(revoked_at__isnull=True).order_by("pk"))
+        at = timezone.now()
+        for key in revoked:
+            if cls.objects.filter(pk=key.pk, revoked_at__isnull=True).update(revoked_at=at):
+                audit.record(
+                    audit.KEY_REVOKED, key.tenant_id, actor=revoked_by, data={"key": key.prefix}
+                )
+        return revoked
 
     @classmethod
     def authenticate(cls, presented: str) -> Principal | None:
@@ -147,6 +164,19 @@ class ApiKey(models.Model):
             key = cls.objects.filter(prefix=prefix).first()
         return key.principal() if key and key.usable_at(timezone.now()) else None
 
+    def granted(self) -> dict[str, Any]:
+        """What the key may do, as its event says it; nothing of its secret."""
+        return {
+            "key": self.prefix,
+            "principal_id": self.principal_id,
+            "scopes": list(self.scopes),
+            "projects": None if self.all_projects else len(self.projects),
+            "max_origin_trust": str(self.max_origin_trust),
+            "sensitivity_ceiling": str(self.sensitivity_ceiling),
+            "surface": self.surface,
+            "expires_at": self.expires_at and self.expires_at.isoformat(),
+        }
+
     def usable_at(self, instant: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or instant < self.expires_at)
 
@@ -163,17 +193,32 @@ class ApiKey(models.Model):
         )
 
 
+def viewing_only() -> list[str]:
+    return [str(OperatorPermission.VIEW)]
+
+
 class Operator(models.Model):
-    """A user of the admin and the one tenant whose corpus they look after."""
+    """A user of the admin, the one tenant whose corpus they look after, and what they may do."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="operator"
     )
     tenant_id = models.CharField(max_length=100)
+    permissions = ArrayField(
+        models.CharField(max_length=10, choices=vocabulary_choices(OperatorPermission)),
+        default=viewing_only,
+    )
 
     class Meta:
         constraints = (
             models.CheckConstraint(condition=~Q(tenant_id=""), name="operator_tenant_named"),
+            models.CheckConstraint(
+                condition=Q(
+                    permissions__contains=[str(OperatorPermission.VIEW)],
+                    permissions__contained_by=[str(word) for word in OperatorPermission],
+                ),
+                name="operator_permissions",
+            ),
         )
 
     def __str__(self) -> str:

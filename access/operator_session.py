@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser, User
@@ -16,10 +17,11 @@ from django.urls import reverse
 
 from access.errors import Forbidden
 from access.models import Operator
-from access.principal import Principal
+from access.principal import ALL_PERMISSIONS, Principal
 from access.tenancy import operations_session, tenant_session
+from access.trust import OperatorPermission
 
-_TENANT = "_operated_tenant"
+_MEMBERSHIP = "_operator_membership"
 _FIRST_REFUSAL = 400
 
 
@@ -72,10 +74,21 @@ def is_superuser(request: HttpRequest) -> bool:
 
 def operated_tenant(request: HttpRequest) -> str | None:
     """The one tenant that the signed-in staff member looks after; `None` when there is none."""
-    if not hasattr(request, _TENANT):
-        setattr(request, _TENANT, _look_up_tenant(request))
-    tenant: str | None = getattr(request, _TENANT)
-    return tenant
+    membership = _membership(request)
+    return membership.tenant_id if membership else None
+
+
+def permissions_of(request: HttpRequest) -> frozenset[OperatorPermission]:
+    """What the signed-in staff member may do; a superuser everything."""
+    if is_superuser(request):
+        return ALL_PERMISSIONS
+    membership = _membership(request)
+    return frozenset(map(OperatorPermission, membership.permissions)) if membership else frozenset()
+
+
+def may(request: HttpRequest, permission: OperatorPermission) -> bool:
+    """Whether the request may do what the permission names; every page and action asks this."""
+    return permission in permissions_of(request)
 
 
 def operator_name(request: HttpRequest) -> str:
@@ -88,7 +101,7 @@ def operator_name(request: HttpRequest) -> str:
 
 def is_operator(request: HttpRequest) -> bool:
     """Whether the request may see rows in the admin: an operator's or a superuser's."""
-    return is_superuser(request) or operated_tenant(request) is not None
+    return may(request, OperatorPermission.VIEW)
 
 
 def operator_principal(request: HttpRequest, tenant_id: str | None = None) -> Principal:
@@ -97,23 +110,35 @@ def operator_principal(request: HttpRequest, tenant_id: str | None = None) -> Pr
     tenant = tenant_id if is_superuser(request) and tenant_id else operated_tenant(request)
     if user is None or not tenant or tenant_id not in {None, tenant}:
         raise Forbidden("Only an operator of the tenant may do this.")
-    return Principal.for_operator(tenant, user.get_username())
+    return Principal.for_operator(tenant, user.get_username(), permissions_of(request))
+
+
+def session_maker(request: HttpRequest) -> Callable[[], AbstractContextManager[None]]:
+    """Makes sessions like the request's own, for what is written after that has ended."""
+    if is_superuser(request):
+        return operations_session
+    tenant = operated_tenant(request)
+    if not tenant:
+        raise Forbidden("Only an operator of the tenant may do this.")
+    return partial(tenant_session, tenant)
 
 
 def _session_of(request: HttpRequest) -> AbstractContextManager[None] | None:
-    if is_superuser(request):
-        return operations_session()
-    tenant = operated_tenant(request)
-    return tenant_session(tenant) if tenant else None
+    return session_maker(request)() if is_operator(request) else None
 
 
-def _look_up_tenant(request: HttpRequest) -> str | None:
-    user = staff_member(request)
-    if user is None:
-        return None
-    # The row that names the tenant is itself under row-level security.
-    with operations_session():
-        return Operator.objects.filter(user=user).values_list("tenant_id", flat=True).first()
+def _membership(request: HttpRequest) -> Operator | None:
+    """The row that says so, looked up once a request."""
+    if not hasattr(request, _MEMBERSHIP):
+        user = staff_member(request)
+        found = None
+        if user is not None:
+            # The row that names the tenant is itself under row-level security.
+            with operations_session():
+                found = Operator.objects.filter(user=user).first()
+        setattr(request, _MEMBERSHIP, found)
+    membership: Operator | None = getattr(request, _MEMBERSHIP)
+    return membership
 
 
 class _Undo(Exception):  # never leaves this module

@@ -46,6 +46,21 @@ class Sensitivity(OrderedStrEnum):
         return tuple(level for level in cls if level.at_most(ceiling))
 
 
+class OperatorPermission(StrEnum):
+    """What an operator may do with the tenant they look after; every one of them may view.
+
+    `manage` is all that changes something and has no word of its own: uploads, titles, scopes,
+    holds, jobs, keys, policies, golden sets. `release` decides on quarantined passages, `approve`
+    on what agents propose to keep.
+    """
+
+    VIEW = "view"
+    MANAGE = "manage"
+    DELETE = "delete"
+    RELEASE = "release"
+    APPROVE = "approve"
+
+
 class Scope(StrEnum):
     """The closed vocabulary of what a key may do. Searching needs none of them."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from celery.exceptions import OperationalError as BrokerError
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -23,7 +24,8 @@ from django.views.decorators.http import require_POST, require_safe
 from redis import RedisError
 
 from access.admin_base import OperatorAdmin
-from access.operator_session import is_superuser, operator_name
+from access.operator_session import is_superuser, may, operator_name
+from access.trust import OperatorPermission
 from artifacts.api.views import download
 from artifacts.errors import BlobMissing, RangeNotSatisfiable
 from artifacts.models import Artifact, SweepRun
@@ -165,6 +167,8 @@ class SweepRunAdmin(OperatorAdmin):
         raise Http404
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
+        if not may(request, OperatorPermission.MANAGE):
+            raise PermissionDenied
         by = operator_name(request)
         transaction.on_commit(partial(_ask_for_a_pass, by))
         self.message_user(

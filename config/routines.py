@@ -28,6 +28,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "options": {"expires": 60},
     },
     "retain-traces": {"task": "knowledge.retain_traces", "schedule": timedelta(hours=1)},
+    "reconcile-golden-runs": {
+        "task": "knowledge.reconcile_golden_runs",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
     "merge-term-statistics": {
         "task": "knowledge.merge_term_statistics",
         "schedule": timedelta(minutes=1),

@@ -14,10 +14,12 @@ class KnowledgeConfig(AppConfig):
         from knowledge.ingest.proposals import expire_proposals  # noqa: PLC0415
         from knowledge.wiring import (  # noqa: PLC0415
             host_admission_policy,
+            register_access_log,
             register_keep_rules,
             register_read_rules,
         )
 
+        register_access_log()
         register_read_rules()
         register_keep_rules()
         register_expiry(expire_proposals)

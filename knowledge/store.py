@@ -56,13 +56,19 @@ from knowledge.models import (
     Chunk,
     Deletion,
     Document,
+    GoldenQuestion,
+    GoldenRun,
+    GoldenSet,
     IngestJob,
     PiiPolicy,
     RetentionProposal,
 )
 from knowledge.models.attachment import AttachmentQuerySet
+from knowledge.retrieval import golden
+from knowledge.retrieval.acting import Viewpoint, search_as
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.citations import Cited, RecordedAnswer, record_answer
+from knowledge.retrieval.golden import GoldenAsked
 from knowledge.retrieval.preturn import Recalled, preturn
 from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.replay import TraceView, view_trace
@@ -101,9 +107,9 @@ class KnowledgeStore:
         """A job of the principal's own; `NotFound` otherwise."""
         return jobs.job_of(job_id, principal)
 
-    def retry_jobs(self, jobs_of: QuerySet[IngestJob]) -> list[UUID]:
+    def retry_jobs(self, jobs_of: QuerySet[IngestJob], *, asked_by: str) -> list[UUID]:
         """Gives failed jobs their attempts again, in the operator's session. Returns which."""
-        return jobs.retry(jobs_of)
+        return jobs.retry(jobs_of, asked_by=asked_by)
 
     def run_job(self, job_id: UUID) -> list[UUID]:
         """One attempt at a background job. Returns the jobs to hint at now that it has ended."""
@@ -134,9 +140,9 @@ class KnowledgeStore:
         """What became of a file that the principal sent; `NotFound` otherwise."""
         return attachments.attachment_of(attachment_id, principal)
 
-    def retry_attachments(self, chosen: AttachmentQuerySet) -> list[Attachment]:
+    def retry_attachments(self, chosen: AttachmentQuerySet, *, asked_by: str) -> list[Attachment]:
         """Those of an operator's choice that ended badly; whoever asks hints at their jobs."""
-        return attachments.retry(self.ingestor, chosen)
+        return attachments.retry(self.ingestor, chosen, asked_by=asked_by)
 
     def delete_conversation(
         self, conversation_id: str, principal: Principal, *, reason: str = "", owner: str = ""
@@ -177,6 +183,39 @@ class KnowledgeStore:
 
     def disable_preturn(self, principal: Principal) -> None:
         disable_preturn(principal)
+
+    def search_as(
+        self,
+        query: KnowledgeQuery,
+        viewpoint: Viewpoint,
+        operator: Principal,
+        searcher: Searcher | None = None,
+    ) -> SearchResult:
+        """What a principal would find, for an operator; by another way of searching, when given."""
+        return search_as(searcher or self.searcher, query, viewpoint, operator)
+
+    def create_golden_set(self, name: str, viewpoint: Viewpoint, operator: Principal) -> GoldenSet:
+        return golden.create_set(name, viewpoint, operator)
+
+    def keep_golden_question(
+        self, set_id: UUID, asked: GoldenAsked, operator: Principal
+    ) -> GoldenQuestion:
+        """A question with its right passages; see `keep_question`."""
+        return golden.keep_question(set_id, asked, operator)
+
+    def remove_golden_question(self, question_id: int, operator: Principal) -> UUID:
+        return golden.remove_question(question_id, operator)
+
+    def remove_golden_set(self, set_id: UUID, operator: Principal) -> None:
+        golden.remove_set(set_id, operator)
+
+    def begin_golden_run(self, set_id: UUID, operator: Principal) -> GoldenRun:
+        """A run for later; whoever begins one hints at it through the broker."""
+        return golden.begin_run(set_id, operator)
+
+    def run_golden_set(self, run_id: int) -> None:
+        """Asks the questions of a run that have not been asked; safe to do twice."""
+        golden.run(self.searcher, run_id)
 
     def assemble(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from celery import Task, shared_task
@@ -20,6 +21,7 @@ from knowledge.lifecycle import bulk
 from knowledge.lifecycle.abandoned import discard_abandoned
 from knowledge.lifecycle.figures import roll_up
 from knowledge.lifecycle.retention import retain_traces
+from knowledge.retrieval import golden
 from knowledge.wiring import store
 
 logger = logging.getLogger(__name__)
@@ -69,6 +71,19 @@ def reconcile_ingest_jobs() -> int:
     return len(due)
 
 
+@shared_task(name="knowledge.run_golden_set", autoretry_for=(OperationalError,), max_retries=3)
+def run_golden_set(run_id: int) -> None:
+    store().run_golden_set(int(run_id))
+
+
+@shared_task(name="knowledge.reconcile_golden_runs")
+def reconcile_golden_runs() -> int:
+    forsaken = golden.forsaken_runs()
+    for run_id in forsaken:
+        hint_at_golden_run(run_id)
+    return len(forsaken)
+
+
 @shared_task(name="knowledge.run_bulk_task")
 def run_bulk_task(task_id: str) -> None:
     """One turn, so that a long task leaves the worker to others in between."""
@@ -97,7 +112,12 @@ def hint_bulk(task_id: UUID) -> None:
     transaction.on_commit(partial(_send, run_bulk_task, task_id))
 
 
-def _send(task: Task[[str], None], row_id: UUID) -> None:
+def hint_at_golden_run(run_id: int) -> None:
+    """The same for the asking of a golden set."""
+    transaction.on_commit(partial(_send, run_golden_set, run_id))
+
+
+def _send(task: Task[[Any], None], row_id: UUID | int) -> None:
     try:
         task.apply_async((str(row_id),), retry=False)
     except (BrokerError, RedisError, OSError) as error:

@@ -12,6 +12,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils.crypto import salted_hmac
 from django.utils.module_loading import import_string
 
+from access.audit import AccessChange, register_recorder
 from access.principal import Principal
 from artifacts.models import ArtifactOrigin
 from artifacts.store import register_keep_rule, register_read_rule
@@ -34,6 +35,7 @@ from knowledge.models import (
     Attachment,
     ChunkSet,
     DocumentVersion,
+    KnowledgeEvent,
     RetentionProposal,
     UnfinishedVersion,
     VisibilitySpace,
@@ -104,6 +106,21 @@ def store() -> KnowledgeStore:
             tokens=tokens,
         ),
     )
+
+
+def register_access_log() -> None:
+    """Keys and operators are changed a layer below; the event log has it all the same."""
+
+    def keep(change: AccessChange) -> None:
+        KnowledgeEvent.objects.create(
+            tenant_id=change.tenant_id,
+            name=change.name,
+            actor=change.actor,
+            surface="admin" if change.actor.startswith("operator:") else "command",
+            data=dict(change.data),
+        )
+
+    register_recorder(keep)
 
 
 def register_read_rules() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +19,7 @@ from django.utils import timezone
 from access.models import Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from access.trust import OriginTrust, Scope, Sensitivity
+from access.trust import OperatorPermission, OriginTrust, Scope, Sensitivity
 from artifacts import store as artifacts
 from artifacts.blobs import blob_store
 from artifacts.models import Artifact, ArtifactOrigin
@@ -37,10 +37,13 @@ from knowledge.models import (
     ChunkSet,
     Document,
     DocumentVersion,
+    GoldenRun,
     KnowledgeEvent,
     RetentionProposal,
     VisibilitySpace,
 )
+from knowledge.retrieval.acting import Viewpoint
+from knowledge.retrieval.golden import GoldenAsked
 from knowledge.wiring import store
 
 _WORDS = ("zebra", "alpine", "harbour", "meadow", "quarry")
@@ -48,10 +51,16 @@ _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 PASSWORD = "correct horse battery staple"
 
 
-def make_operator(tenant: str, username: str = "") -> User:
+def make_operator(
+    tenant: str,
+    username: str = "",
+    permissions: Iterable[OperatorPermission] = OperatorPermission,
+) -> User:
     user = User.objects.create_user(username or f"op-{tenant}", password=PASSWORD, is_staff=True)
     with operations_session():
-        Operator.objects.create(user=user, tenant_id=tenant)
+        Operator.objects.create(
+            user=user, tenant_id=tenant, permissions=[str(word) for word in permissions]
+        )
     return user
 
 
@@ -202,6 +211,23 @@ def make_proposal(
         ),
         agent,
     )
+
+
+def make_golden_run(tenant: str, chunk_id: str, name: str = "Pumps", **given: Any) -> GoldenRun:
+    """A golden set of one question that the passage answers, and a run of it that has ended."""
+    operator = Principal.for_operator(tenant, "olga")
+    viewpoint = Viewpoint(
+        principal_id=given.pop("principal_id", "alice"),
+        current_scope=None,
+        sensitivity_ceiling=Sensitivity.RESTRICTED,
+    )
+    chosen = store().create_golden_set(name, viewpoint, operator)
+    asked = {"text": "When does the pump run?", "answers": {chunk_id: ""}, **given}
+    store().keep_golden_question(chosen.pk, GoldenAsked(**asked), operator)
+    run = store().begin_golden_run(chosen.pk, operator)
+    store().run_golden_set(run.pk)
+    with tenant_session(tenant):
+        return GoldenRun.objects.select_related("golden_set").get(pk=run.pk)
 
 
 def _person(tenant: str, principal_id: str) -> Principal:

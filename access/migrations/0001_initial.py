@@ -6,6 +6,7 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+import access.models
 import access.trust
 
 
@@ -139,6 +140,23 @@ class Migration(migrations.Migration):
                 ),
                 ("tenant_id", models.CharField(max_length=100)),
                 (
+                    "permissions",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(
+                            choices=[
+                                ("view", "view"),
+                                ("manage", "manage"),
+                                ("delete", "delete"),
+                                ("release", "release"),
+                                ("approve", "approve"),
+                            ],
+                            max_length=10,
+                        ),
+                        default=access.models.viewing_only,
+                        size=None,
+                    ),
+                ),
+                (
                     "user",
                     models.OneToOneField(
                         on_delete=django.db.models.deletion.CASCADE,
@@ -152,7 +170,17 @@ class Migration(migrations.Migration):
                     models.CheckConstraint(
                         condition=models.Q(("tenant_id", ""), _negated=True),
                         name="operator_tenant_named",
-                    )
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "permissions__contained_by",
+                                ["view", "manage", "delete", "release", "approve"],
+                            ),
+                            ("permissions__contains", ["view"]),
+                        ),
+                        name="operator_permissions",
+                    ),
                 ],
             },
         ),

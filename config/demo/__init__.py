@@ -19,7 +19,7 @@ from django.core.management import call_command
 
 from access.models import ApiKey, Operator
 from access.tenancy import operations_session, tenant_session
-from access.trust import OriginTrust, Scope, Sensitivity
+from access.trust import OperatorPermission, OriginTrust, Scope, Sensitivity
 
 TENANT, PRINCIPAL, OPERATOR = "demo", "alice", "operator"
 DOCUMENTS = Path(__file__).parent / "documents"
@@ -115,7 +115,13 @@ def _accounts() -> Demo:
         user.user_permissions.set(
             Permission.objects.filter(content_type__app_label__in=_MANAGED_APPS)
         )
-        Operator.objects.update_or_create(user=user, defaults={"tenant_id": TENANT})
+        Operator.objects.update_or_create(
+            user=user,
+            defaults={
+                "tenant_id": TENANT,
+                "permissions": [str(permission) for permission in OperatorPermission],
+            },
+        )
     _, api_key = ApiKey.issue(
         tenant_id=TENANT,
         principal_id=PRINCIPAL,

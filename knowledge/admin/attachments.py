@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any, Final
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -16,7 +17,8 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from access.admin_base import BoundedPaginator, SearchedByKey
-from access.operator_session import is_operator, operator_principal
+from access.operator_session import may, operator_name, operator_principal
+from access.trust import OperatorPermission
 from knowledge.admin.change_forms import ReasonForm
 from knowledge.admin.jobs import desk_context
 from knowledge.core.types import AttachmentState
@@ -84,6 +86,8 @@ class AttachmentAdmin(SearchedByKey):
     def conversation_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Deletes a conversation's files, with what they became, when a reason is given."""
         attachment = self.found(request, object_id)
+        if not may(request, OperatorPermission.DELETE):
+            raise PermissionDenied
         conversation = attachment.conversation
         form = ReasonForm(request.POST if request.method == "POST" else None)
         if form.is_valid():
@@ -153,12 +157,12 @@ class AttachmentAdmin(SearchedByKey):
         return format_html('<a href="{}">Download</a>', address)
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.MANAGE)
 
     @admin.action(description="Try refused and failed ones again", permissions=["retry"])
     def try_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         chosen = Attachment.objects.filter(pk__in=queryset.values("pk"))
-        retried = store().retry_attachments(chosen)
+        retried = store().retry_attachments(chosen, asked_by=operator_name(request))
         for attachment in retried:
             if attachment.job is not None:
                 hint(attachment.job.job_id)

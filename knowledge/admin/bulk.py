@@ -16,10 +16,11 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
 from access.admin_base import SearchedByKey
-from access.operator_session import is_superuser, operator_principal
+from access.operator_session import is_superuser, may, operator_principal
 from knowledge.admin.change_forms import DOINGS
 from knowledge.admin.document_page import page_asked
 from knowledge.core.types import BulkAction, BulkOutcome
+from knowledge.lifecycle.bulk import needed_for
 from knowledge.models import BulkItem, BulkTask, Document
 from knowledge.wiring import store
 
@@ -101,6 +102,8 @@ class BulkTaskAdmin(SearchedByKey):
 
     def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         task = self.found(request, object_id)
+        if not may(request, needed_for(BulkAction(task.action))):
+            raise PermissionDenied
         store().cancel_bulk(task.task_id, operator_principal(request, task.tenant_id))
         self.message_user(request, "Nothing more of it is begun.", messages.SUCCESS)
         return HttpResponseRedirect(task_address(task))

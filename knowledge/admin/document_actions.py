@@ -24,7 +24,8 @@ from django.views.decorators.http import require_POST
 
 from access.admin_base import OperatorAdmin
 from access.errors import VerbatimError
-from access.operator_session import is_operator, operator_principal
+from access.operator_session import may, operator_principal
+from access.trust import OperatorPermission
 from knowledge.admin.bulk import task_address
 from knowledge.admin.change_forms import DOINGS, RETITLE, Doing, ReasonForm, consequences
 from knowledge.admin.deletion import Cascade, receipt_address, receipt_text
@@ -51,14 +52,14 @@ class DocumentActions(OperatorAdmin):
     )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.DELETE)
 
     def has_act_permission(self, request: HttpRequest) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.MANAGE)
 
     # --- many
 
-    @admin.action(description="Delete…", permissions=["act"])
+    @admin.action(description="Delete…", permissions=["delete"])
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         return self._many(request, queryset, BulkAction.DELETE)
 
@@ -133,8 +134,14 @@ class DocumentActions(OperatorAdmin):
             urls.append(path(f"<path:object_id>/{action}/", guarded, name=f"{name}_{action}"))
         return [*urls, *super().get_urls()]
 
+    def _changeable(self, request: HttpRequest, object_id: str) -> Document:
+        document: Document = self.found(request, object_id)
+        if not self.has_act_permission(request):
+            raise PermissionDenied
+        return document
+
     def retitle_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        document = self.found(request, object_id)
+        document = self._changeable(request, object_id)
 
         def retitle(form: ReasonForm) -> str:
             given = form.cleaned_data
@@ -145,7 +152,7 @@ class DocumentActions(OperatorAdmin):
         return self._one(request, document, RETITLE, retitle, {"title": document.title})
 
     def rescope_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        document = self.found(request, object_id)
+        document = self._changeable(request, object_id)
 
         def rescope(form: ReasonForm) -> str:
             change = DocumentChange.of_scope(_change(form), reason=form.cleaned_data["reason"])
@@ -155,7 +162,7 @@ class DocumentActions(OperatorAdmin):
         return self._one(request, document, DOINGS[BulkAction.RESCOPE], rescope)
 
     def hold_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        document = self.found(request, object_id)
+        document = self._changeable(request, object_id)
         held = document.legal_hold
 
         def hold(form: ReasonForm) -> str:
@@ -167,7 +174,7 @@ class DocumentActions(OperatorAdmin):
         return self._one(request, document, DOINGS[action], hold)
 
     def rechunk_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        document = self.found(request, object_id)
+        document = self._changeable(request, object_id)
         doing = DOINGS[BulkAction.RECHUNK]
         form = doing.form(request.POST if request.method == "POST" else None)
         if form.is_valid():
@@ -188,6 +195,8 @@ class DocumentActions(OperatorAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         document = self.found(request, object_id)
+        if not self.has_delete_permission(request, document):
+            raise PermissionDenied
         doing = DOINGS[BulkAction.DELETE]
         form = doing.form(request.POST if request.method == "POST" else None)
         if form.is_valid():

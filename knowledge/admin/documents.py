@@ -17,7 +17,8 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
 from access.admin_base import as_uuid, searched_words
-from access.operator_session import is_operator, is_superuser
+from access.operator_session import is_superuser, may
+from access.trust import OperatorPermission
 from knowledge.adapters.extractors.media_types import DOCX, HTML, PDF
 from knowledge.admin.adding import AddForm, hand_in_all, job_state, not_handed_in
 from knowledge.admin.comparing import comparison_context
@@ -63,7 +64,7 @@ class DocumentAdmin(DocumentActions):
     # --- adding
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.MANAGE)
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -84,6 +85,8 @@ class DocumentAdmin(DocumentActions):
 
     def add_one_view(self, request: HttpRequest) -> HttpResponse:
         """The same for a page that sends file by file: the line that tells of one."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
         form = AddForm(request)
         added = hand_in_all(request, form) if form.is_valid() else [not_handed_in(form)]
         return TemplateResponse(

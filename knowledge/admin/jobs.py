@@ -14,7 +14,8 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from access.admin_base import SearchedByKey
-from access.operator_session import is_operator
+from access.operator_session import may, operator_name
+from access.trust import OperatorPermission
 from knowledge.admin.adding import job_context
 from knowledge.core.types import JobState
 from knowledge.models import IngestJob
@@ -93,11 +94,11 @@ class IngestJobAdmin(SearchedByKey):
         return format_html('<a href="{}">{}</a>', address, job.document_id)
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.MANAGE)
 
     @admin.action(description="Try failed jobs again", permissions=["retry"])
     def try_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        retried = store().retry_jobs(queryset)
+        retried = store().retry_jobs(queryset, asked_by=operator_name(request))
         for job_id in retried:
             hint(job_id)
         count = f"{len(retried)} job" if len(retried) == 1 else f"{len(retried)} jobs"

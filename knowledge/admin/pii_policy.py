@@ -11,7 +11,8 @@ from django.http import HttpRequest
 
 from access.admin_base import OperatorAdmin
 from access.errors import VerbatimError
-from access.operator_session import is_operator, operated_tenant, operator_principal
+from access.operator_session import may, operated_tenant, operator_principal
+from access.trust import OperatorPermission
 from knowledge.adapters.pii import known_countries
 from knowledge.core.admission import Detector, PiiRules
 from knowledge.core.types import Verdict
@@ -93,10 +94,10 @@ class PiiPolicyAdmin(OperatorAdmin):
         if not hasattr(request, _HAS_POLICY):  # the menu of every page asks more than once
             known = operated_tenant(request) is not None and PiiPolicy.objects.exists()
             setattr(request, _HAS_POLICY, known)
-        return is_operator(request) and not getattr(request, _HAS_POLICY)
+        return may(request, OperatorPermission.MANAGE) and not getattr(request, _HAS_POLICY)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_operator(request)
+        return may(request, OperatorPermission.MANAGE)
 
     def get_list_display(self, request: HttpRequest) -> Any:
         return self.list_display

@@ -20,8 +20,9 @@ from django.views.decorators.http import require_POST
 
 from access.admin_base import SearchedByKey
 from access.errors import VerbatimError
-from access.operator_session import is_superuser, operator_principal
+from access.operator_session import is_superuser, may, operator_principal
 from access.principal import Principal
+from access.trust import OperatorPermission
 from knowledge.admin.visits import note_visit
 from knowledge.core.wording import REASON_LIMIT
 from knowledge.models import KnowledgeEvent, RetentionProposal
@@ -113,7 +114,7 @@ class RetentionProposalAdmin(SearchedByKey):
         ]
 
     def approve_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        proposal = self.found(request, object_id)
+        proposal = self._decided_on(request, object_id)
         form = ApprovalForm(request.POST)
         if not form.is_valid():
             return self._page(request, proposal, form, DeclineForm())
@@ -127,7 +128,7 @@ class RetentionProposalAdmin(SearchedByKey):
         return self._decided(request, proposal, approve)
 
     def decline_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        proposal = self.found(request, object_id)
+        proposal = self._decided_on(request, object_id)
         form = DeclineForm(request.POST)
         if not form.is_valid():
             return self._page(request, proposal, ApprovalForm(), form)
@@ -137,6 +138,12 @@ class RetentionProposalAdmin(SearchedByKey):
             return "Declined. Its bytes go with the sweeper's next pass."
 
         return self._decided(request, proposal, decline)
+
+    def _decided_on(self, request: HttpRequest, object_id: str) -> RetentionProposal:
+        proposal: RetentionProposal = self.found(request, object_id)
+        if not may(request, OperatorPermission.APPROVE):
+            raise PermissionDenied
+        return proposal
 
     def _decided(
         self, request: HttpRequest, proposal: RetentionProposal, act: Callable[[Principal], str]

@@ -20,8 +20,9 @@ from django.views.decorators.http import require_POST
 
 from access.admin_base import SearchedByKey
 from access.errors import VerbatimError
-from access.operator_session import is_superuser, operator_principal
+from access.operator_session import is_superuser, may, operator_principal
 from access.principal import Principal
+from access.trust import OperatorPermission
 from knowledge.admin.visits import note_visit
 from knowledge.core.types import ChunkSetState
 from knowledge.core.wording import REASON_LIMIT
@@ -106,7 +107,7 @@ class QuarantinedChunkAdmin(SearchedByKey):
         ]
 
     def release_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        chunk = self.found(request, object_id)
+        chunk = self._decided_on(request, object_id)
         form = ReasonForm(request.POST, prefix="release")
 
         def release(operator: Principal, reason: str) -> str:
@@ -118,7 +119,7 @@ class QuarantinedChunkAdmin(SearchedByKey):
         )
 
     def purge_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        chunk = self.found(request, object_id)
+        chunk = self._decided_on(request, object_id)
         form = PurgeForm(request.POST, prefix="purge")
 
         def purge(operator: Principal, reason: str) -> str:
@@ -128,6 +129,12 @@ class QuarantinedChunkAdmin(SearchedByKey):
         return self._decide(request, chunk, form, purge) or self._page(
             request, chunk, ReasonForm(prefix="release"), form
         )
+
+    def _decided_on(self, request: HttpRequest, object_id: str) -> QuarantinedChunk:
+        chunk: QuarantinedChunk = self.found(request, object_id)
+        if not may(request, OperatorPermission.RELEASE):
+            raise PermissionDenied
+        return chunk
 
     def _decide(
         self,

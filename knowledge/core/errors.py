@@ -327,3 +327,24 @@ class BeliefFromDocument(KnowledgeError):
 
     code = "belief_from_document"
     status = 422
+
+
+class GoldenSetExists(KnowledgeError):
+    """There is a golden set of that name already."""
+
+    code = "golden_set_exists"
+    status = 409
+
+
+class GoldenRunning(KnowledgeError):
+    """This golden set is being asked already."""
+
+    code = "golden_running"
+    status = 409
+
+
+class QuoteElsewhere(KnowledgeError, Malformed):
+    """The passage does not hold these words."""
+
+    code = "quote_elsewhere"
+    status = 422

@@ -28,7 +28,7 @@ from knowledge.core import bm25
 from knowledge.core.analysis import Analyse, Term, analyse
 from knowledge.core.errors import InvalidQuery
 from knowledge.core.instants import checked_instant
-from knowledge.core.types import KnowledgeQuery
+from knowledge.core.types import KnowledgeQuery, QueryWord
 
 MAX_TEXT: Final = 20_000
 MAX_CONTEXT: Final = 20_000
@@ -200,6 +200,24 @@ def lexemes_of(formed: FormedQuery, lexemes: Lexemes) -> dict[str, tuple[str, ..
             forms = (by_word.get(term.spelling, term.word) for by_word in lexemes.values())
         found[term.word] = tuple(dict.fromkeys(bm25.safe_lexeme(form) for form in forms if form))
     return found
+
+
+def words_searched(
+    formed: FormedQuery, lexemes: Lexemes, frequencies: Mapping[str, int]
+) -> tuple[QueryWord, ...]:
+    """What a person is told of how their words were taken, in the order of the question."""
+    forms_of = lexemes_of(formed, lexemes)
+    return tuple(
+        QueryWord(
+            word=term.word,
+            lexemes=forms_of[term.word],
+            weight=formed.weights[term.word],
+            passages=sum(max(frequencies.get(form, 0), 0) for form in forms_of[term.word]),
+            identifier=not term.stem,
+            whole=term.compound,
+        )
+        for term in formed.terms
+    )
 
 
 def heading_words(formed: FormedQuery, lexemes: Lexemes) -> dict[str, str]:

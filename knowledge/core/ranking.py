@@ -64,6 +64,16 @@ class RankingPolicy:
         if self.half_life_days <= 0:
             raise ValueError("A half-life is longer than nothing.")
 
+    def weights(self) -> dict[str, float]:
+        """What each term counts, by its name; that of `penalty` is subtracted."""
+        return {
+            "match": self.match,
+            "authority": self.authority,
+            "scope": self.scope,
+            "recency": self.recency,
+            "penalty": self.penalty,
+        }
+
     def floor(self, query: KnowledgeQuery) -> float:
         """The lowest score that the query accepts."""
         return self.min_score if query.min_score is None else query.min_score

@@ -147,6 +147,48 @@ class CitationVerdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+class GoldenRunState(StrEnum):
+    """Where the asking of a golden set stands. The last two are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class GoldenOutcome(StrEnum):
+    """What became of a golden question: a right passage was handed out, or none was, or there is
+    none that a search could find today."""
+
+    FOUND = "found"
+    MISSED = "missed"
+    STALE = "stale"
+
+
+class AnswerState(StrEnum):
+    """Where the words of a golden answer are, as of the last run.
+
+    `current`: in the passage that was named. `moved`: in another passage of the document as it is
+    now. `superseded`: nowhere in it any more. `hidden`: not where the set's principal may look.
+    `deleted`: the document went, for good.
+    """
+
+    CURRENT = "current"
+    MOVED = "moved"
+    SUPERSEDED = "superseded"
+    HIDDEN = "hidden"
+    DELETED = "deleted"
+
+
+# --- surfaces ---------------------------------------------------------------------------------
+
+PLAYGROUND_SURFACE: Final = "playground"
+GOLDEN_SURFACE: Final = "golden"
+EVALUATION_SURFACE: Final = "evaluation"
+NOT_USE: Final = frozenset({PLAYGROUND_SURFACE, GOLDEN_SURFACE, EVALUATION_SURFACE})
+"""Surfaces of searches that nobody made to know something: figures of use leave them out."""
+
+
 # --- the ingest half -------------------------------------------------------------------------
 
 DEFAULT_BATCH_SIZE: Final = 64
@@ -514,6 +556,24 @@ class RenderedBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryWord:
+    """A word of a question as it was searched for.
+
+    `lexemes` are what the index was asked for; none means that the word was dropped, because it is
+    a stop word, and counts in titles and headings alone. `weight` is what it counts beside the
+    others. `passages` is in how many passages that the caller may see it stands. An `identifier`
+    is not stemmed; a `whole` one stands beside its parts.
+    """
+
+    word: str
+    lexemes: tuple[str, ...]
+    weight: float
+    passages: int
+    identifier: bool
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
     policy: str
     as_of: datetime
@@ -522,3 +582,4 @@ class SearchResult:
     passages: tuple[RankedPassage, ...]
     omitted: tuple[Omitted, ...]
     notes: tuple[str, ...]
+    words: tuple[QueryWord, ...] = ()

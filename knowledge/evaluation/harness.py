@@ -24,21 +24,16 @@ from ir_measures import RR, R, Success, nDCG
 from access.errors import Malformed, VerbatimError
 from access.principal import Principal
 from access.tenancy import tenant_session
-from knowledge.core.ranking import RankingPolicy
-from knowledge.core.types import KnowledgeQuery, SearchResult
+from knowledge.core.types import SearchResult
 from knowledge.evaluation.collections import Collection, Question, as_file
 from knowledge.evaluation.progress import Track, untracked
 from knowledge.evaluation.throwaway import member, settle, throw_away_tenant, uploaded
+from knowledge.evaluation.variants import WITHOUT, searchers
 from knowledge.models import Chunk
 from knowledge.retrieval.search import Searcher
 from knowledge.store import KnowledgeStore
 
-FUSED: Final = "fused"
 ALL: Final = "all"
-ABLATED_TERMS: Final = ("authority", "scope", "recency", "penalty")
-_WITHOUT: Final = "-without-"
-# What a question may say beside its text, and what it is when it says nothing.
-_CONTEXT: Final[Mapping[str, Any]] = {"objective": None, "entities": (), "aliases": {}}
 _MEASURES: Final = {
     "ndcg_at_10": nDCG @ 10,
     "recall_at_10": R @ 10,
@@ -113,7 +108,7 @@ class Evaluator:
         known = searchers(self._store.searcher, [question.query() for question in questions])
         if ALL in arms:
             return known
-        wanted = arms or [name for name in known if _WITHOUT not in name]
+        wanted = arms or [name for name in known if WITHOUT not in name]
         if unknown := [name for name in wanted if name not in known]:
             raise Malformed(f"There is no arm {unknown[0]!r}; there are: {', '.join(known)}.")
         return {name: known[name] for name in wanted}
@@ -148,50 +143,6 @@ class Evaluator:
             yield answer(
                 question, result, corpus, milliseconds=(time.perf_counter() - started) * 1_000
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetfulSearcher(Searcher):
-    """The search without some of what a question says beside its text."""
-
-    forgets: tuple[str, ...]
-
-    def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
-        changed: dict[str, Any] = {name: _CONTEXT[name] for name in self.forgets}
-        return Searcher.search(self, replace(query, **changed), principal)
-
-
-def searchers(searcher: Searcher, queries: Iterable[KnowledgeQuery] = ()) -> dict[str, Searcher]:
-    """Each arm by itself, all of them fused, and the whole without one of its parts.
-
-    Parts are the terms of the ranking and, where `queries` have them, what stands beside a
-    question's text: objective, entities, aliases, and all of these (`context`).
-    """
-    named = {arm.name: replace(searcher, arms=(arm,)) for arm in searcher.arms}
-    whole = next(iter(named))
-    if len(named) > 1:
-        named[FUSED] = searcher
-        whole = FUSED
-    for term in ABLATED_TERMS:
-        named[f"{whole}{_WITHOUT}{term}"] = replace(searcher, policy=without(searcher.policy, term))
-    said = tuple(name for name in _CONTEXT if any(getattr(query, name) for query in queries))
-    forgotten = {name: (name,) for name in said} | ({"context": said} if said else {})
-    for name, forgets in forgotten.items():
-        named[f"{whole}{_WITHOUT}{name}"] = ForgetfulSearcher(
-            arms=searcher.arms,
-            fusion=searcher.fusion,
-            policy=searcher.policy,
-            tokens=searcher.tokens,
-            forgets=forgets,
-        )
-    return named
-
-
-def without(policy: RankingPolicy, term: str) -> RankingPolicy:
-    """The policy with a term's weight gone; the weight of a term that adds goes to `match`."""
-    weight = 0.0 if term == "penalty" else getattr(policy, term)
-    changed: dict[str, Any] = {term: 0.0, "match": policy.match + weight}
-    return replace(policy, version=f"{policy.version}{_WITHOUT}{term}", **changed)
 
 
 def spread(questions: list[Question], count: int | None) -> list[Question]:

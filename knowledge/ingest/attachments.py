@@ -17,7 +17,7 @@ from knowledge.core.errors import ConversationDeleted, Refused
 from knowledge.core.types import Actor, AttachmentState, Authority, IngestRequest, Visibility
 from knowledge.ingest import jobs
 from knowledge.ingest.pipeline import Ingestor
-from knowledge.models import Attachment, Conversation, IngestJob
+from knowledge.models import Attachment, Conversation, IngestJob, KnowledgeEvent
 from knowledge.models.attachment import AttachmentQuerySet
 
 MOST_ATTEMPTS = 4
@@ -77,7 +77,9 @@ def attachment_of(attachment_id: UUID, principal: Principal) -> Attachment:
     return attachment
 
 
-def retry(ingestor: Ingestor, attachments: AttachmentQuerySet) -> list[Attachment]:
+def retry(
+    ingestor: Ingestor, attachments: AttachmentQuerySet, *, asked_by: str
+) -> list[Attachment]:
     """Puts those that were refused, or failed too often, at the end of the queue once more."""
     retried = []
     for attachment in (
@@ -100,6 +102,14 @@ def retry(ingestor: Ingestor, attachments: AttachmentQuerySet) -> list[Attachmen
                 ),
             )
             attachment.save(update_fields=["job", "document_id", "refusal"])
+            KnowledgeEvent.objects.create(
+                tenant_id=attachment.tenant_id,
+                name=KnowledgeEvent.ATTACHMENT_RETRIED,
+                document_id=attachment.document_id,
+                actor=asked_by,
+                surface="admin",
+                data={"attachment_id": str(attachment.attachment_id)},
+            )
         retried.append(attachment)
     return retried
 

@@ -24,7 +24,7 @@ from access.errors import (
 from access.models import ApiKey
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from access.trust import OriginTrust, Scope, Sensitivity
+from access.trust import OperatorPermission, OriginTrust, Scope, Sensitivity
 from artifacts import store as artifacts
 from knowledge.adapters.database import now
 from knowledge.adapters.leases import kept_alive
@@ -40,7 +40,7 @@ from knowledge.core.types import (
 )
 from knowledge.ingest.attempt import Attempt
 from knowledge.ingest.pipeline import Ingestor
-from knowledge.models import IngestJob
+from knowledge.models import IngestJob, KnowledgeEvent
 from knowledge.models.job import MOST_ATTEMPTS
 
 logger = logging.getLogger(__name__)
@@ -103,17 +103,30 @@ def job_of(job_id: UUID, principal: Principal) -> IngestJob:
     return job
 
 
-def retry(jobs: QuerySet[IngestJob]) -> list[UUID]:
+def retry(jobs: QuerySet[IngestJob], *, asked_by: str) -> list[UUID]:
     """Gives failed jobs of a queryset all their attempts again. Returns those that were."""
-    failed = list(jobs.filter(state=JobState.FAILED).values_list("job_id", flat=True))
-    IngestJob.objects.filter(job_id__in=failed, state=JobState.FAILED).update(
+    failed = list(jobs.filter(state=JobState.FAILED).order_by("number"))
+    IngestJob.objects.filter(
+        job_id__in=[job.job_id for job in failed], state=JobState.FAILED
+    ).update(
         state=JobState.QUEUED,
         attempts_left=MOST_ATTEMPTS,
         next_attempt_at=Now(),
         hinted_at=Now(),
         finished_at=None,
     )
-    return failed
+    KnowledgeEvent.objects.bulk_create(
+        KnowledgeEvent(
+            tenant_id=job.tenant_id,
+            name=KnowledgeEvent.JOB_RETRIED,
+            document_id=job.document_id,
+            actor=asked_by,
+            surface="admin",
+            data={"job_id": str(job.job_id)},
+        )
+        for job in failed
+    )
+    return [job.job_id for job in failed]
 
 
 # --- working ---------------------------------------------------------------------------------
@@ -293,6 +306,7 @@ def _principal_as_json(principal: Principal) -> dict[str, Any]:
     return {
         **asdict(principal),
         "scopes": sorted(principal.scopes),
+        "permissions": sorted(principal.permissions),
         "projects": None if principal.projects is None else sorted(principal.projects),
     }
 
@@ -306,6 +320,7 @@ def _principal_of(job: IngestJob) -> Principal:
         **{
             **kept,
             "scopes": frozenset(Scope(scope) for scope in kept["scopes"]),
+            "permissions": frozenset(map(OperatorPermission, kept["permissions"])),
             "projects": None if kept["projects"] is None else frozenset(kept["projects"]),
             "max_origin_trust": OriginTrust(kept["max_origin_trust"]),
             "sensitivity_ceiling": Sensitivity(kept["sensitivity_ceiling"]),

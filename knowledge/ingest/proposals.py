@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from access.trust import OriginTrust, Sensitivity
+from access.trust import OperatorPermission, OriginTrust, Sensitivity
 from artifacts import store as artifacts
 from artifacts.models import ArtifactOrigin
 from knowledge.adapters.database import now
@@ -106,6 +106,7 @@ def approve(ingestor: Ingestor, proposal_id: UUID, operator: Principal) -> Reten
     Raises `ProposalDecided` when it was decided before or has expired, so that of two operators
     at once one approves it. The ingest is the operator's own: theirs is the trust and the name.
     """
+    operator.require_permission(OperatorPermission.APPROVE)
     with tenant_session(operator.tenant_id):
         proposal = _decide(proposal_id, operator, ProposalDecision.APPROVED)
         if proposal.snapshot is None:
@@ -136,6 +137,7 @@ def approve(ingestor: Ingestor, proposal_id: UUID, operator: Principal) -> Reten
 
 def decline(proposal_id: UUID, operator: Principal, *, reason: str) -> RetentionProposal:
     """Says no, and why; the snapshot goes with the sweeper's next pass."""
+    operator.require_permission(OperatorPermission.APPROVE)
     with tenant_session(operator.tenant_id):
         proposal = _decide(proposal_id, operator, ProposalDecision.DECLINED, reason=reason)
         _let_go(proposal)

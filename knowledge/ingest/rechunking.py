@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from access.errors import Forbidden, NotFound
+from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
-from access.trust import Sensitivity
+from access.trust import OperatorPermission, Sensitivity
 from artifacts import store as artifacts
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document
@@ -71,7 +71,7 @@ def documents_to_rechunk(
 
     Where an extractor is named, without those that another one reads. Raises `NotInstalled` when that is not what would read, or cut, any document today.
     """
-    _require_operator(operator)
+    operator.require_permission(OperatorPermission.MANAGE)
     if chunker_version is not None and chunker_version != ingestor.chunker.version:
         raise NotInstalled(f"The chunker of this installation is {ingestor.chunker.version}.")
     known = ingestor.extractors.versions
@@ -111,7 +111,7 @@ def rechunk(
     `ChunkSetRetired`, `PassagesPurged`, `UnknownProfile`, and `RechunkBusy` when another call is
     at the same document.
     """
-    _require_operator(operator)
+    operator.require_permission(OperatorPermission.MANAGE)
     if not 1 <= asked.batch_size <= MAX_BATCH_SIZE:
         raise InvalidBatchSize(f"A batch has 1 to {MAX_BATCH_SIZE} chunks.")
     for _ in range(_TRIES):
@@ -410,8 +410,3 @@ def _read_by(ingestor: Ingestor, media_type: str, extractor_version: str) -> boo
         return ingestor.extractors.for_type(media_type).version == extractor_version
     except UnsupportedMediaType:  # its extractor is not registered any more
         return False
-
-
-def _require_operator(operator: Principal) -> None:
-    if not operator.operator:
-        raise Forbidden("Only an operator of the tenant may do this.")

@@ -17,9 +17,10 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from access.errors import Forbidden, Internal, NotFound, VerbatimError, kind_and_place
+from access.errors import Internal, NotFound, VerbatimError, kind_and_place
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
+from access.trust import OperatorPermission
 from knowledge.adapters.database import now
 from knowledge.adapters.leases import kept_alive
 from knowledge.core.errors import IngestBusy, RechunkBusy, TooManyDocuments
@@ -54,6 +55,11 @@ class AttemptsExhausted(VerbatimError):
     status = 500
 
 
+def needed_for(action: BulkAction) -> OperatorPermission:
+    """What an operator needs to begin or to stop it."""
+    return OperatorPermission.DELETE if action is BulkAction.DELETE else OperatorPermission.MANAGE
+
+
 def begin(
     action: BulkAction,
     documents: Sequence[UUID],
@@ -63,8 +69,7 @@ def begin(
     change: Mapping[str, Any],
 ) -> BulkTask:
     """A task for the workers. Raises `Forbidden`, `ReasonMissing`, `TooManyDocuments`."""
-    if not operator.operator:
-        raise Forbidden("Only an operator of the tenant may do this.")
+    operator.require_permission(needed_for(action))
     told = checked_reason(reason)
     chosen = list(dict.fromkeys(documents))
     if not 1 <= len(chosen) <= MOST_DOCUMENTS:
@@ -96,10 +101,12 @@ def begin(
 
 def cancel(task_id: UUID, operator: Principal) -> BulkTask:
     """Lets what is under way end and begins nothing more. What is done stays done."""
-    if not operator.operator:
-        raise Forbidden("Only an operator of the tenant may do this.")
     with tenant_session(operator.tenant_id):
         tasks = BulkTask.objects.filter(task_id=task_id)
+        known = tasks.first()
+        if known is None:
+            raise NotFound
+        operator.require_permission(needed_for(BulkAction(known.action)))
         asked = tasks.filter(
             state__in=(BulkState.QUEUED, BulkState.RUNNING), cancelled_at__isnull=True
         )
@@ -109,10 +116,7 @@ def cancel(task_id: UUID, operator: Principal) -> BulkTask:
                 state=BulkState.CANCELLED, finished_at=Now()
             )
             _record(KnowledgeEvent.BULK_CANCELLED, tasks.get(), operator)
-        task = tasks.first()
-    if task is None:
-        raise NotFound
-    return task
+        return tasks.get()
 
 
 def run(task_id: UUID, act: Act) -> bool:
@@ -178,7 +182,9 @@ def _next(task: BulkTask) -> BulkItem | None:
 
 def _settle(task: BulkTask, item: BulkItem, act: Act) -> bool:
     """Does it to one document and records the outcome; `False` when it is to be tried again."""
-    operator = Principal.for_operator(task.tenant_id, task.username)
+    # What the operator was allowed when they began it, and nothing else of what they may do.
+    allowed = frozenset({OperatorPermission.VIEW, needed_for(BulkAction(task.action))})
+    operator = Principal.for_operator(task.tenant_id, task.username, allowed)
     if item.attempts > _MOST_ATTEMPTS:
         _conclude(task, item, BulkOutcome.FAILED, AttemptsExhausted())
         return True

@@ -8,9 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from access.errors import Forbidden
 from access.principal import Principal
 from access.tenancy import tenant_session
+from access.trust import OperatorPermission
 from artifacts import store as artifacts
 from knowledge.adapters.database import lock_document, now
 from knowledge.core.errors import LegalHold
@@ -69,14 +69,14 @@ def delete_conversation(
     """Removes a conversation's files, what they became and what they were about to become.
 
     It is the principal's own, or for an operator that of the `owner` whom they name; raises
-    `Forbidden` when anybody else names one.
+    `Forbidden` when anybody else names one, or an operator who may not delete.
 
     One transaction. It can be repeated: what a legal hold kept goes with a later call, once the
     hold is lifted. A conversation that is not known is deleted as well, so that a file that is
     being sent to it at this moment is refused.
     """
-    if owner and not principal.operator:
-        raise Forbidden("Only an operator of the tenant may do this.")
+    if owner:
+        principal.require_permission(OperatorPermission.DELETE)
     with tenant_session(principal.tenant_id):
         conversation = _closed(
             conversation_id, principal.tenant_id, owner or principal.principal_id

@@ -21,6 +21,7 @@ from knowledge.adapters.database import lock_document, lock_for_deletion, now
 from knowledge.core.errors import DeletionIncomplete, LegalHold
 from knowledge.core.ports import VectorSink
 from knowledge.core.scope import ReadScope, resolve_scope
+from knowledge.core.types import AnswerState
 from knowledge.lifecycle.tombstones import missing_document
 from knowledge.models import (
     Chunk,
@@ -29,6 +30,7 @@ from knowledge.models import (
     Deletion,
     Document,
     DocumentVersion,
+    GoldenAnswer,
     IngestJob,
     KnowledgeEvent,
     RetentionProposal,
@@ -175,6 +177,10 @@ def _delete(
         "chunks": 0,
         "versions": 0,
     }
+    # Ids and hashes stay, so that a golden set shows what it has lost.
+    GoldenAnswer.objects.filter(document_id=document_id, deleted_at__isnull=True).update(
+        deleted_at=at, quote="", state=AnswerState.DELETED, found_in=[]
+    )
     owner = doomed.owner
     deletion = Deletion(
         deletion_id=deletion_id,
@@ -238,6 +244,9 @@ def _left(deletion: Deletion, vectors: VectorSink | None) -> Mapping[str, int]:
         ).count(),
         "proposals": RetentionProposal.objects.filter(
             ~Q(title="") | Q(snapshot__isnull=False), **of_document
+        ).count(),
+        "golden_answers": GoldenAnswer.objects.filter(
+            ~Q(quote="") | Q(deleted_at__isnull=True), **of_document
         ).count(),
         "jobs": IngestJob.objects.filter(**of_document).count(),
         "sources": sources.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=Now())).count(),

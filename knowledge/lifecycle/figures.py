@@ -18,7 +18,7 @@ from django.db.models import Subquery, Sum
 
 from access.tenancy import operations_session
 from knowledge.adapters import database
-from knowledge.core.types import CitationVerdict
+from knowledge.core.types import NOT_USE, CitationVerdict
 from knowledge.models import DailyFigures, RefusalCount
 from knowledge.models.figures import LATENCY_MS
 
@@ -86,7 +86,8 @@ _ROLL_UP: Final = f"""
             sum(block_tokens) FILTER (WHERE shown > 0) AS block_tokens,
             sum(duration_ms) AS duration_ms,
             ARRAY[{_LATENCY}] AS latency
-        FROM knowledge_recalltrace WHERE {_SINCE.format("created_at")} GROUP BY 1, 2
+        FROM knowledge_recalltrace
+        WHERE {_SINCE.format("created_at")} AND surface <> ALL(%(not_use)s) GROUP BY 1, 2
     ), admitted AS (
         SELECT tenant_id, {_DAY.format("at")} AS day, count(*) AS ingested
         FROM knowledge_knowledgeevent
@@ -97,7 +98,7 @@ _ROLL_UP: Final = f"""
             count(*) FILTER (WHERE a.answered AND t.shown > 0) AS drawn,
             count(*) FILTER (WHERE a.answered AND t.shown > 0 AND a.cited > 0) AS citing
         FROM knowledge_citedanswer a JOIN knowledge_recalltrace t ON t.id = a.trace_id
-        WHERE {_SINCE.format("a.recorded_at")} GROUP BY 1, 2
+        WHERE {_SINCE.format("a.recorded_at")} AND t.surface <> ALL(%(not_use)s) GROUP BY 1, 2
     ), verdicts AS (
         SELECT tenant_id, day, jsonb_object_agg(verdict, times) AS citations
         FROM (
@@ -191,7 +192,7 @@ def roll_up() -> int:
         today = database.now().date()
         cursor.execute(_FIRST, {"today": today})
         (first,) = cursor.fetchone()
-        cursor.execute(_ROLL_UP, {"first": first, "today": today})
+        cursor.execute(_ROLL_UP, {"first": first, "today": today, "not_use": sorted(NOT_USE)})
         written: int = cursor.rowcount
     logger.info("figures_rolled_up", extra={"rows": written})
     return written

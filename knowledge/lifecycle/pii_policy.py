@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from access.errors import Forbidden
 from access.principal import Principal
 from access.tenancy import tenant_session
+from access.trust import OperatorPermission
 from knowledge.adapters.pii import known_countries
 from knowledge.core.admission import PiiRules
 from knowledge.core.errors import InvalidPiiRules
@@ -19,8 +19,7 @@ def set_pii_policy(rules: PiiRules, principal: Principal) -> PiiPolicy:
     They decide over what is admitted from now on; what is there keeps its verdicts. Raises
     `Forbidden` to whoever is no operator and `InvalidPiiRules`.
     """
-    if not principal.operator:
-        raise Forbidden("Only an operator of the tenant may do this.")
+    principal.require_permission(OperatorPermission.MANAGE)
     unknown = sorted(set(rules.countries) - set(known_countries()))
     if unknown:
         raise InvalidPiiRules(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from django.db.models import F
 
-from access.errors import Forbidden, NotFound
+from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
+from access.trust import OperatorPermission
 from knowledge.adapters import term_index
 from knowledge.adapters.database import lock_document
 from knowledge.adapters.embedding import EmbedderFailed, Embedding, embed
@@ -101,8 +102,7 @@ def purge_chunk(chunk_id: str, operator: Principal, *, reason: str) -> None:
 
 def _set_aside(chunk_id: str, operator: Principal) -> Chunk:
     """The chunk under the lock of its document: two operators and an ingest take turns."""
-    if not operator.operator:
-        raise Forbidden("Only an operator of the tenant may do this.")
+    operator.require_permission(OperatorPermission.RELEASE)
     chunk = _found(chunk_id)
     if chunk.chunk_set.state == ChunkSetState.INGESTING:
         raise KnowledgeReleaseNotFinalized

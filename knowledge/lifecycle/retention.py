@@ -26,7 +26,8 @@ _BATCH = 500
 # What stays of the passages that were left out is which, and why.
 _THIN = """
     UPDATE knowledge_recalltrace
-    SET query_text = NULL, beliefs = NULL, notes = NULL, thinned_at = statement_timestamp(),
+    SET query_text = NULL, beliefs = NULL, notes = NULL, asked = NULL,
+        words = NULL, thinned_at = statement_timestamp(),
         omitted = (
             SELECT coalesce(jsonb_agg(one - 'score' - 'terms' ORDER BY place), '[]')
             FROM jsonb_array_elements(omitted) WITH ORDINALITY AS omitted_one (one, place)

@@ -12,6 +12,7 @@ import django.utils.timezone
 import pgvector.django.sparsevec
 from django.db import migrations, models
 
+import access.trust
 import knowledge.core.types
 
 
@@ -201,6 +202,58 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ("-created_at",),
+            },
+        ),
+        migrations.CreateModel(
+            name="GoldenQuestion",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("tenant_id", models.CharField(max_length=100)),
+                ("text", models.TextField()),
+                ("objective", models.TextField(blank=True)),
+                ("entities", models.JSONField(blank=True, default=list)),
+                ("aliases", models.JSONField(blank=True, default=dict)),
+                ("created_by", models.CharField(max_length=200)),
+                ("created_at", models.DateTimeField()),
+            ],
+            options={
+                "ordering": ("id",),
+            },
+        ),
+        migrations.CreateModel(
+            name="GoldenRun",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("tenant_id", models.CharField(max_length=100)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                        ],
+                        default=knowledge.core.types.GoldenRunState["QUEUED"],
+                        max_length=10,
+                    ),
+                ),
+                ("requested_by", models.CharField(max_length=200)),
+                ("created_at", models.DateTimeField()),
+                ("touched_at", models.DateTimeField()),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("policy", models.CharField(blank=True, max_length=50)),
+                ("total", models.PositiveIntegerField(default=0)),
+                ("asked", models.PositiveIntegerField(default=0)),
+                ("stale", models.PositiveIntegerField(default=0)),
+                ("found", models.PositiveIntegerField(default=0)),
+                ("recall_at_3", models.FloatField(blank=True, null=True)),
+                ("noise_at_3", models.FloatField(blank=True, null=True)),
+                ("mrr_at_10", models.FloatField(blank=True, null=True)),
+                ("problem", models.CharField(blank=True, max_length=60)),
+            ],
+            options={
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
@@ -559,6 +612,153 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.CreateModel(
+            name="GoldenAnswer",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("tenant_id", models.CharField(max_length=100)),
+                ("document_id", models.UUIDField()),
+                ("chunk_id", models.CharField(max_length=40)),
+                ("content_sha256", models.CharField(max_length=64)),
+                ("quote", models.TextField(blank=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("current", "current"),
+                            ("moved", "moved"),
+                            ("superseded", "superseded"),
+                            ("hidden", "hidden"),
+                            ("deleted", "deleted"),
+                        ],
+                        default=knowledge.core.types.AnswerState["CURRENT"],
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "found_in",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=40),
+                        blank=True,
+                        default=list,
+                        size=None,
+                    ),
+                ),
+                ("deleted_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "question",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="answers",
+                        to="knowledge.goldenquestion",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("id",),
+            },
+        ),
+        migrations.CreateModel(
+            name="GoldenResult",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("tenant_id", models.CharField(max_length=100)),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[("found", "found"), ("missed", "missed"), ("stale", "stale")],
+                        max_length=10,
+                    ),
+                ),
+                ("rank", models.PositiveIntegerField(blank=True, null=True)),
+                ("returned", models.PositiveIntegerField(default=0)),
+                ("noise", models.PositiveIntegerField(default=0)),
+                ("trace_id", models.UUIDField(blank=True, null=True)),
+                (
+                    "question",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="results",
+                        to="knowledge.goldenquestion",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="results",
+                        to="knowledge.goldenrun",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("question_id",),
+            },
+        ),
+        migrations.CreateModel(
+            name="GoldenSet",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("tenant_id", models.CharField(max_length=100)),
+                ("name", models.CharField(max_length=200)),
+                ("principal_id", models.CharField(max_length=200)),
+                ("current_scope", models.CharField(blank=True, max_length=200, null=True)),
+                (
+                    "sensitivity_ceiling",
+                    models.CharField(
+                        choices=[
+                            ("public", "public"),
+                            ("internal", "internal"),
+                            ("confidential", "confidential"),
+                            ("restricted", "restricted"),
+                        ],
+                        default=access.trust.Sensitivity["INTERNAL"],
+                        max_length=20,
+                    ),
+                ),
+                ("created_by", models.CharField(max_length=200)),
+                ("created_at", models.DateTimeField()),
+            ],
+            options={
+                "ordering": ("name",),
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant_id", "name"), name="golden_set_name")
+                ],
+            },
+        ),
+        migrations.AddField(
+            model_name="goldenrun",
+            name="golden_set",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="runs",
+                to="knowledge.goldenset",
+            ),
+        ),
+        migrations.AddField(
+            model_name="goldenquestion",
+            name="golden_set",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="questions",
+                to="knowledge.goldenset",
+            ),
+        ),
+        migrations.CreateModel(
             name="IngestJob",
             fields=[
                 ("number", models.BigAutoField(primary_key=True, serialize=False)),
@@ -848,6 +1048,9 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("query_text", models.TextField(null=True)),
+                ("acting_operator", models.CharField(blank=True, default="", max_length=200)),
+                ("asked", models.JSONField(default=dict, null=True)),
+                ("words", models.JSONField(default=list, null=True)),
                 ("as_of", models.DateTimeField()),
                 ("live", models.BooleanField(default=True)),
                 ("policy", models.CharField(max_length=50)),
@@ -887,16 +1090,20 @@ class Migration(migrations.Migration):
                     models.CheckConstraint(
                         condition=models.Q(
                             models.Q(
+                                ("asked__isnull", False),
                                 ("beliefs__isnull", False),
                                 ("notes__isnull", False),
                                 ("query_text__isnull", False),
                                 ("thinned_at__isnull", True),
+                                ("words__isnull", False),
                             ),
                             models.Q(
+                                ("asked__isnull", True),
                                 ("beliefs__isnull", True),
                                 ("notes__isnull", True),
                                 ("query_text__isnull", True),
                                 ("thinned_at__isnull", False),
+                                ("words__isnull", True),
                             ),
                             _connector="OR",
                         ),
@@ -1546,6 +1753,44 @@ class Migration(migrations.Migration):
                     )
                 ),
                 name="chunk_set_counts_partition",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="goldenanswer",
+            index=models.Index(fields=["document_id"], name="golden_answer_document"),
+        ),
+        migrations.AddConstraint(
+            model_name="goldenanswer",
+            constraint=models.UniqueConstraint(
+                fields=("question", "chunk_id"), name="golden_answer_passage"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="goldenresult",
+            constraint=models.UniqueConstraint(
+                fields=("run", "question"), name="golden_result_question"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="goldenresult",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("outcome__in", ["found", "missed", "stale"])),
+                name="golden_result_outcome",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="goldenrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["queued", "running", "done", "failed"])),
+                name="golden_run_state",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="goldenrun",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ["queued", "running"])),
+                fields=("golden_set",),
+                name="golden_run_one_at_a_time",
             ),
         ),
         migrations.AddIndex(

@@ -53,6 +53,11 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_preturnpolicy"),
         tenant_isolation("knowledge_deletion"),
         tenant_isolation("knowledge_deletedchunk"),
+        tenant_isolation("knowledge_goldenset"),
+        tenant_isolation("knowledge_goldenquestion"),
+        tenant_isolation("knowledge_goldenanswer"),
+        tenant_isolation("knowledge_goldenrun"),
+        tenant_isolation("knowledge_goldenresult"),
         INDEX_STORAGE,
         INDEX_OF_ADMITTED,
     ]

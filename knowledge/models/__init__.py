@@ -9,6 +9,13 @@ from knowledge.models.deletion import DeletedChunk, Deletion
 from knowledge.models.document import Document, DocumentVersion, VisibilitySpace
 from knowledge.models.events import KnowledgeEvent, RefusalCount
 from knowledge.models.figures import DailyFigures
+from knowledge.models.golden import (
+    GoldenAnswer,
+    GoldenQuestion,
+    GoldenResult,
+    GoldenRun,
+    GoldenSet,
+)
 from knowledge.models.index import ChunkIndex, TermDelta, TermStatistic
 from knowledge.models.job import IngestJob
 from knowledge.models.preturn import PreturnPolicy
@@ -31,6 +38,11 @@ __all__ = [
     "Deletion",
     "Document",
     "DocumentVersion",
+    "GoldenAnswer",
+    "GoldenQuestion",
+    "GoldenResult",
+    "GoldenRun",
+    "GoldenSet",
     "IngestJob",
     "KnowledgeEvent",
     "PiiPolicy",

@@ -31,6 +31,11 @@ class RecallTrace(models.Model):
     current_scope = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL is "none"
     sensitivity_ceiling = models.CharField(max_length=20, choices=vocabulary_choices(Sensitivity))
     query_text = models.TextField(null=True)  # noqa: DJ001 - NULL is "forgotten"
+    # Who looked through the principal's eyes; empty when it was the principal.
+    acting_operator = models.CharField(max_length=200, blank=True, default="")
+    # What stood beside the text, its limits, and how scores were made; the words searched for.
+    asked = models.JSONField(default=dict, null=True)
+    words = models.JSONField(default=list, null=True)
     as_of = models.DateTimeField()
     live = models.BooleanField(default=True)
     policy = models.CharField(max_length=50)
@@ -56,12 +61,16 @@ class RecallTrace(models.Model):
                     query_text__isnull=False,
                     beliefs__isnull=False,
                     notes__isnull=False,
+                    asked__isnull=False,
+                    words__isnull=False,
                 )
                 | Q(
                     thinned_at__isnull=False,
                     query_text__isnull=True,
                     beliefs__isnull=True,
                     notes__isnull=True,
+                    asked__isnull=True,
+                    words__isnull=True,
                 ),
                 name="trace_whole_or_thinned",
             ),

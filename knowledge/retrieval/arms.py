@@ -9,7 +9,7 @@ from functools import cache
 from typing import Protocol
 
 from knowledge.core.scope import ReadScope
-from knowledge.core.types import KnowledgeQuery
+from knowledge.core.types import KnowledgeQuery, QueryWord
 from knowledge.models import VisibilitySpace
 from knowledge.retrieval.prepared import Prepared, shape_of
 
@@ -55,11 +55,13 @@ class Found:
     """What an arm found: number of a chunk to its score, 0..1, and what a person should know.
 
     `words` is how many different words of the text it read, stop words aside.
+    `taken` are those of the whole question as it took them, when it goes by words.
     """
 
     scores: Mapping[int, float]
     notes: tuple[str, ...] = ()
     words: int = 0
+    taken: tuple[QueryWord, ...] = ()
 
 
 class SearchArm(Protocol):

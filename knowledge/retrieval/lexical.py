@@ -20,6 +20,7 @@ from knowledge.core.query import (
     heading_words,
     lexemes_of,
     weigh,
+    words_searched,
 )
 from knowledge.core.spelling import one_edit_away
 from knowledge.core.types import KnowledgeQuery
@@ -88,7 +89,7 @@ class LexicalArm:
                 best[chunk] = max(score, best.get(chunk, 0.0))
         notes = dict.fromkeys(note for one in found for note in one.notes)
         words = max(one.words for one in found)
-        return Found(scores=best, notes=tuple(notes), words=words)
+        return Found(scores=best, notes=tuple(notes), words=words, taken=found[0].taken)
 
     def _search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
         lexemes: dict[str, Mapping[str, str | None]] = {
@@ -98,6 +99,7 @@ class LexicalArm:
         total, frequencies = self._frequencies(view, query, lexemes)
         query, corrections = self._corrected(view, query, lexemes, frequencies)
         weighed = weigh(query, lexemes, frequencies, total)
+        taken = words_searched(query, lexemes, frequencies)
         notes = (*weighed.notes, *corrections)
         # The statistics are of the present: as of an earlier instant a word may occur that now
         # occurs nowhere.
@@ -110,7 +112,7 @@ class LexicalArm:
             budget, alone = self._budget, self._budget // _ALONE
         candidates = bm25.candidates(counted, budget, alone=alone)
         if not weighed.vector or not candidates:
-            return Found(scores={}, notes=notes, words=weighed.words)
+            return Found(scores={}, notes=notes, words=weighed.words, taken=taken)
         most = _MOST * budget
         occurring = [df for df in counted.values() if df > 0]
         if len(occurring) == 1 and occurring[0] > most:
@@ -120,6 +122,7 @@ class LexicalArm:
             scores={chunk: bm25.calibrated(score, weighed.maximum) for chunk, score in scores},
             notes=notes,
             words=weighed.words,
+            taken=taken,
         )
 
     def _frequencies(

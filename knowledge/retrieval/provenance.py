@@ -57,7 +57,9 @@ def _of_documents(ids: set[UUID], principal: Principal) -> set[UUID]:
     """Those that are, or were, a document, a chunk set, a source or an attachment they knew."""
     # What is deleted or was rescoped away since: what they were shown or did themselves.
     own = {"tenant_id": principal.tenant_id, "document_id__in": ids}
-    shown = TracedPassage.objects.filter(trace__principal_id=principal.principal_id, **own)
+    shown = TracedPassage.objects.filter(
+        trace__principal_id=principal.principal_id, trace__acting_operator="", **own
+    )
     sent = Attachment.objects.filter(
         tenant_id=principal.tenant_id,
         principal_id=principal.principal_id,

@@ -106,7 +106,12 @@ def view_trace(
 def trace_of(trace_id: UUID, principal: Principal) -> RecallTrace:
     """One's own trace, or any of the tenant's with `knowledge.audit`; `NotFound` otherwise."""
     trace = RecallTrace.objects.filter(pk=trace_id).first()
-    own = trace is not None and trace.principal_id == principal.principal_id
+    # What an operator asked through somebody's eyes is the operator's, not theirs.
+    own = (
+        trace is not None
+        and trace.principal_id == principal.principal_id
+        and not trace.acting_operator
+    )
     if trace is None or not (own or Scope.AUDIT in principal.scopes):
         raise NotFound
     return trace

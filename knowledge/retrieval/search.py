@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 from access.principal import Principal
@@ -76,6 +77,7 @@ class Searcher:
                 passages=selection.passages,
                 omitted=selection.omitted,
                 notes=tuple(notes),
+                words=next((one.taken for one in found.values() if one.taken), ()),
             )
             record_trace(
                 query,
@@ -83,6 +85,7 @@ class Searcher:
                 result,
                 created_at=now,
                 duration_ms=(time.perf_counter() - started) * 1_000,
+                ranking=self._ranking(query),
             )
         return result
 
@@ -105,7 +108,23 @@ class Searcher:
                 omitted=(),
                 notes=(YIELDED,),
             )
-            record_trace(query, principal, result, created_at=now, duration_ms=0.0, yielded=True)
+            record_trace(
+                query,
+                principal,
+                result,
+                created_at=now,
+                duration_ms=0.0,
+                ranking=self._ranking(query),
+                yielded=True,
+            )
+
+    def _ranking(self, query: KnowledgeQuery) -> dict[str, Any]:
+        """How scores are made, so that a trace can show what each is made of."""
+        return {
+            "floor": self.policy.floor(query),
+            "weights": self.policy.weights(),
+            "fusion": self.fusion.version,
+        }
 
     def _selected(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -25,12 +26,13 @@ _RECORD = """
         INSERT INTO knowledge_recalltrace (
             id, tenant_id, principal_id, surface, kind, current_scope, sensitivity_ceiling,
             query_text, as_of, live, policy, analyzer_version, beliefs, notes, omitted, shown,
-            pressed, block_sha256, block_tokens, duration_ms, created_at
+            pressed, block_sha256, block_tokens, duration_ms, created_at,
+            acting_operator, asked, words
         ) VALUES (
             %(id)s, %(tenant)s, %(principal)s, %(surface)s, %(kind)s, %(current_scope)s,
             %(ceiling)s, %(text)s, %(as_of)s, %(live)s, %(policy)s, %(analyzer)s, %(beliefs)s,
             %(notes)s, %(omitted)s, %(shown)s, %(pressed)s, %(block_sha256)s, %(block_tokens)s,
-            %(duration_ms)s, %(created_at)s
+            %(duration_ms)s, %(created_at)s, %(acting_operator)s, %(asked)s, %(words)s
         ) RETURNING id, tenant_id
     )
     INSERT INTO knowledge_tracedpassage (
@@ -53,6 +55,7 @@ def record_trace(
     *,
     created_at: datetime,
     duration_ms: float,
+    ranking: Mapping[str, Any],
     yielded: bool = False,
 ) -> None:
     """Writes the one record of a search: beliefs as they were handed in, passages as rendered.
@@ -83,12 +86,27 @@ def record_trace(
         "block_tokens": result.block.tokens,
         "duration_ms": duration_ms,
         "created_at": created_at,
+        "acting_operator": principal.acting_operator,
+        "asked": Jsonb({**_asked(query), **ranking}),
+        "words": Jsonb([asdict(word) for word in result.words]),
         "passages": Jsonb(
             [_shown(place, passage) for place, passage in enumerate(result.passages)]
         ),
     }
     with connection.cursor() as cursor:
         cursor.execute(_RECORD, values)
+
+
+def _asked(query: KnowledgeQuery) -> dict[str, Any]:
+    """What stood beside the text, and the limits."""
+    return {
+        "objective": query.objective,
+        "entities": list(query.entities),
+        "aliases": {entity: list(names) for entity, names in query.aliases.items()},
+        "budget_tokens": query.budget_tokens,
+        "max_passages": query.max_passages,
+        "max_per_document": query.max_per_document,
+    }
 
 
 def _left_out(omitted: Omitted) -> dict[str, Any]:

@@ -245,8 +245,10 @@ def test_a_transient_failure_is_retried_three_times_with_backoff(
     failing.left = 0
     with operations_session():
         chosen = Attachment.objects.filter(pk=attachment.pk)
-        assert [one.pk for one in store().retry_attachments(chosen)] == [attachment.pk]
-        assert store().retry_attachments(chosen) == []
+        assert [one.pk for one in store().retry_attachments(chosen, asked_by="operator:olga")] == [
+            attachment.pk
+        ]
+        assert store().retry_attachments(chosen, asked_by="operator:olga") == []
     work()
     assert state_of(attachment) == AttachmentState.INGESTED
 

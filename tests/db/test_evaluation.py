@@ -17,12 +17,11 @@ from knowledge.evaluation.harness import (
     Answer,
     Evaluator,
     quotes_an_answer,
-    searchers,
     spread,
     summarise,
-    without,
 )
 from knowledge.evaluation.throwaway import remove_tenant, settle, throw_away_tenant
+from knowledge.evaluation.variants import searchers, without
 from knowledge.wiring import store
 from tests.support import admit, footprint, principal
 

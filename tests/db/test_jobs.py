@@ -151,7 +151,9 @@ def test_a_refusal_in_the_background_is_final_and_says_why(blob_root: Path) -> N
     assert secret not in str(every_row())
     assert nothing_to_see()
     with tenant_session("acme"):
-        assert jobs.retry(IngestJob.objects.all()) == [], "there is nothing to try again"
+        assert jobs.retry(IngestJob.objects.all(), asked_by="operator:olga") == [], (
+            "there is nothing to try again"
+        )
 
 
 @pytest.mark.django_db
@@ -224,7 +226,7 @@ def test_attempts_that_get_nowhere_come_to_an_end_and_an_operator_may_try_again(
     assert run_with(broken, job).attempts == MOST_ATTEMPTS
     assert jobs.reconcile() == []
     with tenant_session("acme"):
-        assert jobs.retry(IngestJob.objects.all()) == [job.job_id]
+        assert jobs.retry(IngestJob.objects.all(), asked_by="operator:olga") == [job.job_id]
     sound, _, _ = embedding_ingestor()
     assert run_with(sound, job).state == "done"
 

@@ -24,7 +24,7 @@ from knowledge.models import Chunk, PreturnPolicy, VisibilitySpace
 from knowledge.retrieval import lexical
 from knowledge.retrieval.citations import Cited
 from knowledge.wiring import store
-from tests.factories import make_attachment, make_proposal
+from tests.factories import make_attachment, make_golden_run, make_proposal
 from tests.support import admit, ask, bearer, principal, upload
 
 TENANT_TABLES = [
@@ -63,7 +63,10 @@ def leave_unfinished(request: IngestRequest, by: Principal) -> None:
 def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
     for tenant in ("acme", "globex"):
         bearer("alice", tenant)
-        admit(f"# Pumps\n\nThe {tenant} pump runs at night. zebra\n", by=principal(tenant=tenant))
+        pumps = admit(
+            f"# Pumps\n\nThe {tenant} pump runs at night. zebra\n", by=principal(tenant=tenant)
+        )
+        make_golden_run(tenant, pumps.chunk_ids[0])
         searched = ask("pump", by=principal(tenant=tenant))
         cited = Cited(chunk_id=searched.passages[0].candidate.chunk_id)
         store().record_answer(

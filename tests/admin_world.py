@@ -1,0 +1,277 @@
+"""One row of everything that the admin shows, and every address it has.
+
+Whoever registers a model gives it a factory here; the crawlers in `tests/db` fail until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models import Model
+from django.urls import URLPattern, URLResolver, reverse
+
+from access.models import ApiKey, Operator
+from access.tenancy import operations_session, tenant_session
+from artifacts.models import Artifact
+from knowledge.models import (
+    Attachment,
+    Chunk,
+    ChunkIndex,
+    Document,
+    IngestJob,
+    KnowledgeEvent,
+    PiiPolicy,
+    QuarantinedChunk,
+    RecallTrace,
+    RetentionProposal,
+    TracedPassage,
+)
+from tests.factories import chunk_ids, make_attachment, make_document, make_operator, make_proposal
+
+# What a form of any page may ask for: what a page does not ask for it does not read.
+PLAUSIBLE = {
+    "confirmed": "yes",
+    "reason": "because",
+    "sure": "on",
+    "release-reason": "because",
+    "purge-reason": "because",
+    "purge-sure": "on",
+    "principal_id": "agent:new",
+    "max_origin_trust": "USER",
+    "sensitivity_ceiling": "internal",
+    "email": "quarantine",
+    "username": "somebody",
+    "tenant_id": "globex",
+    "password1": "correct horse battery staple",
+    "password2": "correct horse battery staple",
+    "usable_password": "true",
+    "operator-TOTAL_FORMS": "0",
+    "operator-INITIAL_FORMS": "0",
+}
+
+
+def a_document(tenant: str, word: str) -> Document:
+    return make_document(
+        tenant,
+        word,
+        texts=[f"{word} one", f"{word} two"],
+        headings=[[word], [word]],
+        matches=[[{"family": word, "start": 0, "end": 3}]],
+        filename=f"{word}.md",
+        principal_id=word,
+    )
+
+
+def an_artifact(tenant: str, word: str) -> Artifact:
+    document = a_document(tenant, word)
+    with tenant_session(tenant):
+        return document.versions.select_related("source").get().source
+
+
+def an_event(tenant: str, word: str) -> KnowledgeEvent:
+    with tenant_session(tenant):
+        return KnowledgeEvent.objects.create(
+            tenant_id=tenant,
+            name="knowledge.document.ingested",
+            document_id=uuid4(),
+            actor=word,
+            surface=word[:50],
+            data={"reason": word},
+        )
+
+
+def a_trace(tenant: str, word: str) -> RecallTrace:
+    document = a_document(tenant, word)
+    shown, left_out = chunk_ids(document)
+    with tenant_session(tenant):
+        trace = RecallTrace.objects.create(
+            tenant_id=tenant,
+            principal_id=word,
+            surface=word[:50],
+            current_scope=word,
+            sensitivity_ceiling="restricted",
+            query_text=f"{word}?",
+            as_of=document.created_at,
+            policy="knowledge-v1",
+            analyzer_version="test",
+            notes=[word],
+            block_sha256="0" * 64,
+            block_tokens=1,
+            duration_ms=1.0,
+            created_at=document.created_at,
+            omitted=[
+                {
+                    "chunk_id": left_out,
+                    "document_id": str(document.pk),
+                    "reason": "floor",
+                    "tokens": 1,
+                    "score": 0.1,
+                }
+            ],
+        )
+        TracedPassage.objects.create(
+            trace=trace,
+            tenant_id=tenant,
+            position=0,
+            chunk_id=shown,
+            document_id=document.pk,
+            content_sha256="0" * 64,
+            title=word,
+            heading_path=[word],
+            instruction_like=True,
+            tokens=1,
+            score=0.5,
+            terms={"match": 0.5},
+            arms={"lexical": 0.5},
+        )
+    return trace
+
+
+def a_quarantined_chunk(tenant: str, word: str) -> QuarantinedChunk:
+    document = a_document(tenant, word)
+    with tenant_session(tenant):
+        aside = Chunk.objects.get(chunk_set__version__document=document, ordinal=0)
+        ChunkIndex.objects.filter(chunk=aside).delete()
+        Chunk.objects.filter(pk=aside.pk).update(
+            verdict="quarantine",
+            verdict_reasons=[{"detector": "email", "part": "text", "start": 0, "end": 3}],
+        )
+        version = document.versions.get()
+        version.chunk_sets.update(quarantined_count=1)
+        return QuarantinedChunk.objects.get(pk=aside.pk)
+
+
+def a_key(tenant: str, word: str) -> ApiKey:
+    key, _ = ApiKey.issue(tenant_id=tenant, principal_id=word, name=word, projects=[word])
+    return key
+
+
+def a_policy(tenant: str, word: str) -> PiiPolicy:
+    with tenant_session(tenant):
+        return PiiPolicy.objects.get_or_create(tenant_id=tenant, changed_by=word)[0]
+
+
+def a_job(tenant: str, word: str) -> IngestJob:
+    attachment = make_attachment(
+        tenant, filename=f"{word[:40]}.md", principal_id=word, conversation_id=word
+    )
+    with operations_session():
+        IngestJob.objects.filter(attachment=attachment).update(
+            state="failed", finished_at=attachment.created_at
+        )
+        return IngestJob.objects.get(attachment=attachment)
+
+
+def an_attachment(tenant: str, word: str) -> Attachment:
+    job = a_job(tenant, word)
+    with tenant_session(tenant):
+        return Attachment.objects.get(job=job)
+
+
+def a_proposal(tenant: str, word: str) -> RetentionProposal:
+    return make_proposal(
+        tenant,
+        word,
+        text=f"# {word}\n\n{word} is said.\n",
+        filename=f"{word[:40]}.md",
+        reason=word,
+        principal_id=word,
+    )
+
+
+def a_user(tenant: str, word: str) -> User:
+    return make_operator(tenant, f"{word[:20]}-{uuid4().hex[:8]}")
+
+
+def an_operator(tenant: str, word: str) -> Operator:
+    user = a_user(tenant, word)
+    with tenant_session(tenant):
+        return Operator.objects.select_related("user").get(user=user)
+
+
+FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
+    ApiKey: a_key,
+    Artifact: an_artifact,
+    Attachment: an_attachment,
+    Document: a_document,
+    IngestJob: a_job,
+    KnowledgeEvent: an_event,
+    Operator: an_operator,
+    PiiPolicy: a_policy,
+    QuarantinedChunk: a_quarantined_chunk,
+    RecallTrace: a_trace,
+    RetentionProposal: a_proposal,
+    User: a_user,
+}
+
+
+def one_of_everything(tenant: str, word: str) -> dict[type[Model], Any]:
+    """A row of every registered model; whatever of it is shown somewhere has the word in it."""
+    return {model: make(tenant, word) for model, make in FACTORIES.items()}
+
+
+def never_was(obj: Any) -> Any:
+    """An id of the kind that the object has, which nothing has."""
+    if isinstance(obj.pk, UUID):
+        return uuid4()
+    return "nowhere" if isinstance(obj.pk, str) else 2**40
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address of the admin; `model` when it is of a model, `of_object` when of one row."""
+
+    name: str
+    model: type[Model] | None
+    of_object: bool
+
+    def path(self, pk: Any = None) -> str:
+        return reverse(f"admin:{self.name}", args=[pk] if self.of_object else [])
+
+
+# Addresses with parts of their own, which have tests of their own.
+_ODD = {"app_list"}
+_ID_NAMES = {"object_id", "id"}
+
+
+def addresses() -> Iterator[Address]:
+    """Every one. One with parts that nobody said how to fill is an error."""
+    of_models: set[str] = set()
+    for model, model_admin in admin.site._registry.items():
+        for pattern in model_admin.urls:
+            if pattern.name is None:  # the old address of a row, which leads to its page
+                continue
+            parts = set(pattern.pattern.converters) | set(pattern.pattern.regex.groupindex)
+            assert parts <= _ID_NAMES, f"{pattern.name}: how are {parts} filled?"
+            of_models.add(pattern.name)
+            yield Address(pattern.name, model, bool(parts))
+    for entry in admin.site.get_urls():
+        if isinstance(entry, URLResolver):
+            continue
+        assert isinstance(entry, URLPattern)
+        if entry.name in _ODD or entry.name is None:
+            continue
+        assert not entry.pattern.regex.groupindex, f"{entry.name}: how are its parts filled?"
+        yield Address(str(entry.name), None, of_object=False)
+
+
+def state_of_everything() -> dict[str, str]:
+    """A hash of every row of every table of ours, by table: equal when nothing was changed."""
+    with operations_session(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+            " AND table_name NOT IN ('django_session', 'django_migrations')"
+        )
+        found: dict[str, str] = {}
+        for (table,) in cursor.fetchall():
+            cursor.execute(
+                f"SELECT count(*) || md5(coalesce(string_agg(t::text, '|' ORDER BY t::text), '')) FROM \"{table}\" t"
+            )
+            found[table] = cursor.fetchone()[0]
+    return found

@@ -1,0 +1,301 @@
+"""Every address of the admin: nothing foreign, nothing that runs, no change without permission."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.db import transaction
+from django.db.models import ForeignKey, Model, OneToOneField
+from django.test import Client
+from django.urls import reverse
+
+from access.trust import OperatorPermission
+from tests.admin_world import (
+    FACTORIES,
+    PLAUSIBLE,
+    Address,
+    addresses,
+    never_was,
+    one_of_everything,
+    state_of_everything,
+)
+from tests.factories import make_operator
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("blob_root")]
+
+FOREIGN = "zebra"
+# Every word of a document, a caller or a file may be one of these.
+HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{ 7|add:7 }}"
+
+# What changes something, and what it takes. A page or action that is new and changes something
+# is added here, or the test that looks for it fails.
+CHANGES = {
+    "access_apikey_add": OperatorPermission.MANAGE,
+    "access_apikey_revoke": OperatorPermission.MANAGE,
+    "access_apikey_changelist#revoke_selected": OperatorPermission.MANAGE,
+    "knowledge_attachment_changelist#try_again": OperatorPermission.MANAGE,
+    "knowledge_document_delete": OperatorPermission.DELETE,
+    "knowledge_document_changelist#delete_selected": OperatorPermission.DELETE,
+    "knowledge_ingestjob_changelist#try_again": OperatorPermission.MANAGE,
+    "knowledge_piipolicy_change": OperatorPermission.MANAGE,
+    "knowledge_quarantinedchunk_purge": OperatorPermission.RELEASE,
+    "knowledge_quarantinedchunk_release": OperatorPermission.RELEASE,
+    "knowledge_retentionproposal_approve": OperatorPermission.APPROVE,
+    "knowledge_retentionproposal_decline": OperatorPermission.APPROVE,
+}
+# These end the session or are the person's own affair.
+_OWN = {"logout", "password_change", "login"}
+
+
+# A shorter word stands in a page by chance.
+_TELLING = 5
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+class Harmless(HTMLParser):
+    """Fails on what the content policy forbids: scripts and styles that are in the page."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = {name for name, _ in attrs}
+        assert tag not in {"style", "iframe", "object", "base"}
+        assert tag != "script" or "src" in names
+        assert not any(name.startswith("on") or name == "style" for name in names), attrs
+
+
+def content(response: Any) -> bytes:
+    return b"".join(response.streaming_content) if response.streaming else bytes(response.content)
+
+
+def without(body: bytes, *words: str) -> bytes:
+    """A page without what is of the asker alone: the address asked for and the form's token."""
+    for word in words:
+        if len(word) >= _TELLING:
+            body = body.replace(quote_plus(word).encode(), b"...")
+            body = body.replace(word.encode(), b"...")
+    return re.sub(rb'(csrfmiddlewaretoken" value=")[^"]+', rb"\1", body)
+
+
+def test_every_registered_model_has_a_row_to_crawl_with() -> None:
+    assert set(FACTORIES) == set(admin.site._registry)
+
+
+def test_every_address_of_a_foreign_row_is_the_404_of_one_that_never_was() -> None:
+    alice = signed_in(make_operator("acme"))
+    foreign = one_of_everything("globex", FOREIGN)
+    before = state_of_everything()
+    visited = 0
+    for address in addresses():
+        if not address.of_object or address.model is None:
+            continue
+        obj = foreign[address.model]
+        answers = []
+        for pk in (obj.pk, never_was(obj)):
+            path = address.path(pk)
+            answers += [
+                (response.status_code, without(content(response), path, str(pk)))
+                for response in (alice.get(path), alice.post(path, {}), alice.post(path, PLAUSIBLE))
+            ]
+        assert answers[:3] == answers[3:], address
+        statuses = [status for status, _ in answers[:3]]
+        # A page that takes one method alone says so whatever the id.
+        assert set(statuses) in ({404}, {404, 405}), (address, statuses)
+        assert all(FOREIGN.encode() not in body for _, body in answers), address
+        visited += 1
+    assert visited > 3 * len(FACTORIES)
+    assert state_of_everything() == before
+
+
+def _queries(model: type[Model], obj: Any) -> Iterator[dict[str, Any]]:
+    yield from ({}, {"p": "2"}, {"all": ""}, {"_popup": "1"}, {"_popup": "1", "_to_field": "id"})
+    yield from ({"q": FOREIGN}, {"q": str(obj.pk)}, {"o": "1"}, {"tenant_id": "globex"})
+    for field in model._meta.concrete_fields:
+        value = getattr(obj, field.attname)
+        if isinstance(value, dict | list) or value is None:
+            continue
+        yield {field.name: value}
+        yield {f"{field.name}__exact": value}
+        if isinstance(field, ForeignKey | OneToOneField):
+            yield {f"{field.name}__{field.target_field.name}": value}
+            yield {f"{field.name}__tenant_id": "globex"}
+
+
+def test_no_list_shows_or_finds_a_foreign_row() -> None:
+    alice = signed_in(make_operator("acme"))
+    foreign = one_of_everything("globex", FOREIGN)
+    for address in addresses():
+        if address.of_object or address.model is None:
+            continue
+        obj = foreign[address.model]
+        listed = address.name.endswith("_changelist")
+        for query in _queries(address.model, obj) if listed else ({}, {"q": FOREIGN}):
+            for method in (alice.get, alice.post):
+                response = method(address.path(), query, follow=True)
+                asked = [str(value) for value in query.values() if value != ""]
+                body = without(content(response), *asked).decode()
+                assert response.status_code in {200, 400, 403, 404, 405}, (address, query)
+                assert FOREIGN not in body, (address, query)
+                assert f"/{obj.pk}/" not in body, (address, query)
+
+
+def test_no_action_reaches_a_foreign_row() -> None:
+    alice = signed_in(make_operator("acme"))
+    foreign = one_of_everything("globex", FOREIGN)
+    before = state_of_everything()
+    for address, action in _actions():
+        assert address.model is not None
+        obj = foreign[address.model]
+        answers = []
+        for pk in (obj.pk, never_was(obj)):
+            data = {**PLAUSIBLE, "action": action, "_selected_action": str(pk)}
+            response = alice.post(address.path(), data, follow=True)
+            answers.append((response.status_code, without(content(response), str(pk))))
+        assert answers[0] == answers[1], (address, action)
+        assert FOREIGN.encode() not in answers[0][1]
+    assert state_of_everything() == before
+
+
+def test_no_picker_or_shortcut_finds_a_foreign_row() -> None:
+    alice = signed_in(make_operator("acme"))
+    foreign = one_of_everything("globex", FOREIGN)
+    for model in admin.site._registry:
+        for field in model._meta.get_fields():
+            if not (field.concrete and field.remote_field):
+                continue
+            for term in ("", FOREIGN):
+                response = alice.get(
+                    reverse("admin:autocomplete"),
+                    {
+                        "app_label": model._meta.app_label,
+                        "model_name": str(model._meta.model_name),
+                        "field_name": field.name,
+                        "term": term,
+                    },
+                )
+                assert response.status_code in {200, 403, 404}
+                assert FOREIGN not in response.content.decode()
+    for kind in ContentType.objects.all():
+        for obj in foreign.values():
+            assert alice.get(f"/admin/r/{kind.pk}/{obj.pk}/").status_code == 404
+    for app in {model._meta.app_label for model in admin.site._registry}:
+        response = alice.get(reverse("admin:app_list", args=[app]))
+        assert FOREIGN not in response.content.decode()
+
+
+def test_pages_of_the_site_show_nothing_foreign() -> None:
+    alice = signed_in(make_operator("acme"))
+    one_of_everything("globex", FOREIGN)
+    for address in addresses():
+        if address.model is None and address.name not in _OWN:
+            for response in (alice.get(address.path()), alice.post(address.path())):
+                assert FOREIGN.encode() not in content(response), address
+
+
+def test_no_page_holds_a_script_a_style_or_an_unescaped_word() -> None:
+    alice = signed_in(make_operator("acme"))
+    own = one_of_everything("acme", HOSTILE)
+    shown = 0
+    for address in addresses():
+        if address.name in _OWN:
+            continue
+        path = address.path(own[address.model].pk if address.of_object and address.model else None)
+        response = alice.get(path)
+        assert response.status_code in {200, 302, 403, 404, 405}, (address, response.status_code)
+        policy = response["Content-Security-Policy"]
+        assert "unsafe" not in policy, address
+        assert "default-src 'none'" in policy, address
+        body = content(response).decode()
+        if response.get("Content-Disposition"):
+            assert response["Content-Disposition"].startswith("attachment"), address
+            assert response["X-Content-Type-Options"] == "nosniff"
+            assert "html" not in response["Content-Type"]
+            continue
+        if response.status_code == 200 and response["Content-Type"].startswith("text/html"):
+            assert "<script>alert" not in body, address
+            assert "<img src=x" not in body, address
+            assert "14" not in re.findall(r"\{\{ 7\|add:7 \}\}|>14<", body), address
+            Harmless().feed(body)
+            shown += 1
+    assert shown > len(FACTORIES)
+
+
+# --- what it takes to change something
+
+
+def _actions() -> Iterator[tuple[Address, str]]:
+    """All that there are, whoever may use them."""
+    for address in addresses():
+        if address.model is None or not address.name.endswith("_changelist"):
+            continue
+        model_admin: Any = admin.site._registry[address.model]
+        for _, name, _ in model_admin._get_base_actions():
+            yield address, name
+
+
+def _posts(own: dict[type[Model], Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Name, address and body of everything that can be sent."""
+    for address in addresses():
+        if address.name in _OWN:
+            continue
+        pk = own[address.model].pk if address.of_object and address.model else None
+        yield address.name, address.path(pk), PLAUSIBLE
+    for address, action in _actions():
+        assert address.model is not None
+        chosen = {"action": action, "_selected_action": str(own[address.model].pk)}
+        yield f"{address.name}#{action}", address.path(), PLAUSIBLE | chosen
+
+
+def _changing(client: Client, own: dict[type[Model], Any]) -> dict[str, int]:
+    """What changed something when it was sent, each time put back, and what it was answered."""
+    before = state_of_everything()
+    changed = {}
+    for name, path, data in _posts(own):
+        with transaction.atomic():
+            response = client.post(path, data)
+            content(response)
+            assert response.status_code < 500, name
+            if state_of_everything() != before:
+                changed[name] = response.status_code
+            transaction.set_rollback(True)
+    return changed
+
+
+def test_what_changes_something_is_known_and_a_viewer_changes_nothing() -> None:
+    own = one_of_everything("acme", "ours")
+    everything = signed_in(make_operator("acme", "everything"))
+    assert set(_changing(everything, own)) == set(CHANGES)
+    viewer = signed_in(make_operator("acme", "viewer", [OperatorPermission.VIEW]))
+    assert _changing(viewer, own) == {}
+
+
+@pytest.mark.parametrize("permission", [p for p in OperatorPermission if p != "view"])
+def test_every_change_takes_its_own_permission(permission: OperatorPermission) -> None:
+    own = one_of_everything("acme", "ours")
+    allowed = [OperatorPermission.VIEW, permission]
+    client = signed_in(make_operator("acme", "one", allowed))
+    expected = {name for name, needed in CHANGES.items() if needed == permission}
+    assert set(_changing(client, own)) == expected
+
+
+def test_reading_changes_nothing() -> None:
+    own = one_of_everything("acme", "ours")
+    client = signed_in(make_operator("acme"))
+    before = state_of_everything()
+    for address in addresses():
+        if address.name in _OWN:
+            continue
+        pk = own[address.model].pk if address.of_object and address.model else None
+        content(client.get(address.path(pk)))
+        assert state_of_everything() == before, address
