@@ -24,6 +24,7 @@ from knowledge.models import (
     Chunk,
     ChunkIndex,
     Document,
+    GoldenSet,
     IngestJob,
     KnowledgeEvent,
     PiiPolicy,
@@ -32,7 +33,14 @@ from knowledge.models import (
     RetentionProposal,
     TracedPassage,
 )
-from tests.factories import chunk_ids, make_attachment, make_document, make_operator, make_proposal
+from tests.factories import (
+    chunk_ids,
+    make_attachment,
+    make_document,
+    make_golden_run,
+    make_operator,
+    make_proposal,
+)
 
 # What a form of any page may ask for: what a page does not ask for it does not read.
 PLAUSIBLE = {
@@ -53,7 +61,26 @@ PLAUSIBLE = {
     "usable_password": "true",
     "operator-TOTAL_FORMS": "0",
     "operator-INITIAL_FORMS": "0",
+    "name": "A new set",
+    "new_set": "Another new set",
+    "text": "ours",
+    "way": "lexical",
+    "budget_tokens": "3000",
+    "max_passages": "3",
+    "max_per_document": "2",
 }
+
+
+def plausible(rows: dict[type[Model], Any]) -> dict[str, str]:
+    """With what a form asks for of the rows that there are."""
+    golden: GoldenSet = rows[GoldenSet]
+    with operations_session():
+        question = golden.questions.get()
+        return {
+            **PLAUSIBLE,
+            "question": str(question.pk),
+            "answers": question.answers.get().chunk_id,
+        }
 
 
 def a_document(tenant: str, word: str) -> Document:
@@ -105,6 +132,27 @@ def a_trace(tenant: str, word: str) -> RecallTrace:
             block_tokens=1,
             duration_ms=1.0,
             created_at=document.created_at,
+            asked={
+                "objective": word,
+                "entities": [word],
+                "aliases": {word: [word]},
+                "max_passages": 3,
+                "max_per_document": 2,
+                "budget_tokens": 9,
+                "floor": 0.3,
+                "weights": {"match": 0.9, "penalty": 0.1},
+                "fusion": word,
+            },
+            words=[
+                {
+                    "word": word,
+                    "lexemes": [word],
+                    "weight": 1.0,
+                    "passages": 1,
+                    "identifier": True,
+                    "whole": False,
+                }
+            ],
             omitted=[
                 {
                     "chunk_id": left_out,
@@ -195,11 +243,18 @@ def an_operator(tenant: str, word: str) -> Operator:
         return Operator.objects.select_related("user").get(user=user)
 
 
+def a_golden_set(tenant: str, word: str) -> GoldenSet:
+    passage = chunk_ids(a_document(tenant, word))[1]
+    run = make_golden_run(tenant, passage, word[:200], principal_id=word, text=f"{word} two?")
+    return run.golden_set
+
+
 FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     ApiKey: a_key,
     Artifact: an_artifact,
     Attachment: an_attachment,
     Document: a_document,
+    GoldenSet: a_golden_set,
     IngestJob: a_job,
     KnowledgeEvent: an_event,
     Operator: an_operator,

@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
-from django.urls import path
+from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
 from access.operator_session import is_operator, is_superuser, permissions_of
@@ -20,6 +20,18 @@ from knowledge.models import RefusalCount
 View = Callable[..., HttpResponseBase]
 _APP_ORDER = ("knowledge", "artifacts", "access", "auth")
 _REFUSAL_ROWS = 500
+
+
+def _playground() -> dict[str, Any]:
+    """An entry of the list of models, for a page that has none."""
+    return {
+        "name": "Playground",
+        "object_name": "Playground",
+        "perms": {"add": False, "change": False, "delete": False, "view": True},
+        "admin_url": reverse("admin:knowledge_recalltrace_playground"),
+        "add_url": None,
+        "view_only": True,
+    }
 
 
 class VerbatimAdminSite(admin.AdminSite):
@@ -45,6 +57,11 @@ class VerbatimAdminSite(admin.AdminSite):
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
         apps = super().get_app_list(request, app_label)
+        for app in apps:
+            if app["app_label"] == "knowledge":
+                app["models"] = sorted(
+                    [*app["models"], _playground()], key=lambda model: str(model["name"]).lower()
+                )
         return sorted(
             apps,
             key=lambda app: (

@@ -12,7 +12,7 @@ from uuid import UUID
 from access.errors import Forbidden, Malformed
 from access.principal import Principal
 from access.tenancy import tenant_session
-from access.trust import OriginTrust, Scope, Sensitivity
+from access.trust import OperatorPermission, OriginTrust, Scope, Sensitivity
 from knowledge.adapters import term_index
 from knowledge.adapters.database import lock_document
 from knowledge.adapters.titles import Titles
@@ -48,7 +48,7 @@ class Updater:
         its own sight. What is as asked for already is no change and leaves no event.
 
         Title and scope are for the ingesting principal with `knowledge.write`, the hold for a key
-        with `knowledge.delete`, all of it for an operator; a key needs a turn of USER trust.
+        with `knowledge.delete`, all of it for an operator who may manage; a key needs a turn of USER trust.
         Raises `ScopeMissing`, `UntrustedOrigin`, `Malformed` (nothing to change, a project without
         need or the other way round), `InvalidTitle`, `SecretFound`, `ReasonMissing` (lifting a hold
         takes one), `ProjectForbidden`, `SensitivityAboveCeiling`, `NotFound`, `Deleted`, and
@@ -142,10 +142,13 @@ def _require_rights(principal: Principal, change: DocumentChange) -> None:
         raise Malformed(
             "Say what to change: title, visibility, project_scope, sensitivity or legal_hold."
         )
-    if change.title is not None or change.rescopes:
-        principal.require(Scope.WRITE)
-    if change.legal_hold is not None:
-        principal.require(Scope.DELETE)
+    if principal.operator:
+        principal.require_permission(OperatorPermission.MANAGE)
+    else:
+        if change.title is not None or change.rescopes:
+            principal.require(Scope.WRITE)
+        if change.legal_hold is not None:
+            principal.require(Scope.DELETE)
     trusted = principal.trust_of(change.origin_trust).at_least(OriginTrust.USER)
     if not (principal.operator or trusted):
         raise UntrustedOrigin("The turn's origin trust is below USER. Let a person change this.")

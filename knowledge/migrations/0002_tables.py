@@ -1076,6 +1076,13 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(fields=["tenant_id", "-created_at"], name="trace_newest"),
                     models.Index(
+                        fields=["tenant_id", "principal_id", "-created_at"],
+                        name="trace_of_principal",
+                    ),
+                    models.Index(
+                        fields=["tenant_id", "surface", "-created_at"], name="trace_of_surface"
+                    ),
+                    models.Index(
                         condition=models.Q(("thinned_at__isnull", True)),
                         fields=["created_at"],
                         name="trace_whole",

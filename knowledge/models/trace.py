@@ -77,6 +77,11 @@ class RecallTrace(models.Model):
         )
         indexes = (
             models.Index(fields=["tenant_id", "-created_at"], name="trace_newest"),
+            # The admin's list of one principal's, or of one surface's.
+            models.Index(
+                fields=["tenant_id", "principal_id", "-created_at"], name="trace_of_principal"
+            ),
+            models.Index(fields=["tenant_id", "surface", "-created_at"], name="trace_of_surface"),
             # What is to be thinned, what is to be dropped, and what a day's figures are of.
             models.Index(
                 fields=["created_at"], condition=Q(thinned_at__isnull=True), name="trace_whole"

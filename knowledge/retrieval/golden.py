@@ -181,12 +181,18 @@ def _set_of(set_id: UUID) -> GoldenSet:
 def _answers(
     question: GoldenQuestion, asked: GoldenAsked, operator: Principal
 ) -> Iterable[GoldenAnswer]:
+    readable = Chunk.objects.readable(resolve_scope(operator, None)).filter(
+        chunk_id__in=asked.answers
+    )
+    # A deletion waits until the words are written, and takes them then; or it came before.
+    database.hold_against_deletion(
+        readable.order_by().values_list("chunk_set__version__document", flat=True)
+    )
     chunks = {
         chunk.chunk_id: chunk
-        for chunk in Chunk.objects.readable(resolve_scope(operator, None))
-        .filter(chunk_id__in=asked.answers)
-        .select_related("chunk_set__version")
-        .only("chunk_id", "text", "content_sha256", "chunk_set__version__document_id")
+        for chunk in readable.select_related("chunk_set__version").only(
+            "chunk_id", "text", "content_sha256", "chunk_set__version__document_id"
+        )
     }
     for chunk_id, words in asked.answers.items():
         chunk = chunks.get(chunk_id)
@@ -278,7 +284,7 @@ def _ask(
     with tenant_session(begun.tenant_id):
         if not GoldenRun.objects.filter(pk=begun.pk, state=GoldenRunState.RUNNING).exists():
             return False
-        right, documents = _placed(
+        right, documents = placed(
             list(question.answers.all()), resolve_scope(as_whom, current_scope)
         )
         result = None
@@ -332,7 +338,7 @@ def _judged(
     )
 
 
-def _placed(
+def placed(
     answers: Sequence[GoldenAnswer], scope: ReadScope
 ) -> tuple[frozenset[str], frozenset[UUID]]:
     """The passages that answer today and their documents; each answer's row learns its state."""

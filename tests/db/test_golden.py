@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from access.errors import Forbidden, Malformed, NotFound
 from access.principal import Principal
@@ -13,6 +17,8 @@ from access.tenancy import operations_session, tenant_session
 from access.trust import OperatorPermission, Sensitivity
 from knowledge.core.errors import GoldenRunning, GoldenSetExists, QuoteElsewhere
 from knowledge.core.types import NOT_USE, AnswerState, KnowledgeQuery, Visibility
+from knowledge.evaluation.collections import Collection
+from knowledge.evaluation.harness import Evaluator
 from knowledge.models import (
     GoldenAnswer,
     GoldenQuestion,
@@ -22,7 +28,7 @@ from knowledge.models import (
     KnowledgeEvent,
     RecallTrace,
 )
-from knowledge.retrieval import golden
+from knowledge.retrieval import golden as retrieval
 from knowledge.retrieval.acting import Viewpoint
 from knowledge.retrieval.golden import GoldenAsked
 from knowledge.wiring import store
@@ -236,7 +242,7 @@ def test_a_run_that_was_cut_off_goes_on_and_one_done_twice_is_the_same(
     for number in range(3):
         keep(set_id, "What does the quokka drain" + "?" * number, admitted.chunk_ids[0])
     begun = store().begin_golden_run(set_id, OLGA)
-    judged = golden._judged
+    judged = retrieval._judged
     calls = []
 
     def cut_off(*given: Any) -> Any:
@@ -245,23 +251,23 @@ def test_a_run_that_was_cut_off_goes_on_and_one_done_twice_is_the_same(
             raise ZeroDivisionError
         return judged(*given)
 
-    monkeypatch.setattr(golden, "_judged", cut_off)
+    monkeypatch.setattr(retrieval, "_judged", cut_off)
     with pytest.raises(ZeroDivisionError):
         store().run_golden_set(begun.pk)
     with tenant_session("acme"):
         assert GoldenRun.objects.get().state == "running"
         assert GoldenRun.objects.get().asked == 1
-    assert golden.forsaken_runs() == []
+    assert retrieval.forsaken_runs() == []
     with operations_session():
         GoldenRun.objects.update(touched_at=begun.created_at.replace(year=2020))
-    assert golden.forsaken_runs() == [begun.pk]
+    assert retrieval.forsaken_runs() == [begun.pk]
     store().run_golden_set(begun.pk)
     store().run_golden_set(begun.pk)
     with tenant_session("acme"):
         told = GoldenRun.objects.get()
         assert (told.state, told.asked, told.recall_at_3) == ("done", 3, 1.0)
         assert GoldenResult.objects.count() == 3
-    assert golden.forsaken_runs() == []
+    assert retrieval.forsaken_runs() == []
 
 
 def test_a_set_that_is_removed_takes_its_run_along() -> None:
@@ -323,3 +329,62 @@ def test_whose_eyes_were_used_does_not_read_what_the_operator_asked() -> None:
     assert store().view_trace(asked.trace_id, OLGA).trace.query_text == "Is bob careless?"
     own = ask("quokka", by=principal("bob"))
     assert store().view_trace(own.trace_id, principal("bob"))
+
+
+# --- as a folder that `evaluate` reads
+
+
+def golden(*arguments: str) -> dict[str, Any]:
+    written = io.StringIO()
+    call_command("golden", *arguments, "--tenant", "acme", "--json", stdout=written)
+    told: dict[str, Any] = json.loads(written.getvalue())
+    return told
+
+
+def test_a_set_is_exported_evaluated_and_imported(tmp_path: Path) -> None:
+    guide = "# Guide\n\n## Before\n\nThe quokka drains the node.\n\n## After\n\nThe okapi restarts it.\n"
+    quokka = admit(guide, title="Guide")
+    admit(LEMUR, title="Lunch")
+    admit("# Secret\n\nThe tapir is not for bob.\n", visibility=Visibility.PRINCIPAL)
+    set_id = make_set()
+    keep(set_id, "What does the quokka drain?", quokka.chunk_ids[0], quote="quokka drains the node")
+    keep(set_id, "Who restarts it?", quokka.chunk_ids[-1], objective="restart")
+    gone = admit("# Old\n\nThe dodo is gone.\n")
+    keep(set_id, "Where is the dodo?", gone.chunk_ids[0])
+    store().delete(gone.document_id, principal())
+
+    folder = tmp_path / "runbooks"
+    told = golden("export", "Runbooks", str(folder))
+    assert (told["documents"], told["questions"], len(told["stale"])) == (2, 2, 1)
+    corpus = (folder / "corpus.jsonl").read_text()
+    assert "tapir" not in corpus, "what the set's principal may not see is not written"
+    assert "## Before" in corpus
+    with pytest.raises(CommandError, match="something in it"):
+        golden("export", "Runbooks", str(folder))
+    with pytest.raises(CommandError):
+        golden("export", "Nothing", str(tmp_path / "nothing"))
+
+    evaluated = Evaluator(store()).evaluate(Collection.at(folder))
+    assert evaluated["refused"] == []
+    assert (evaluated["documents"], evaluated["queries"]) == (2, 2)
+    assert evaluated["arms"]["lexical"]["passage_recall_at_3"] == 1.0
+
+    taken = golden("import", "Again", str(folder), "--principal", "bob")
+    assert (taken["questions"], taken["unplaced"]) == (2, [])
+    ran = golden("run", "Again")
+    assert (ran["state"], ran["recall_at_3"], ran["stale"]) == ("done", 1.0, 0)
+    with tenant_session("acme"):
+        kept = GoldenQuestion.objects.filter(golden_set__name="Again").order_by("id")
+        assert [question.objective for question in kept] == ["", "restart"]
+
+
+def test_questions_that_nothing_here_answers_are_named(tmp_path: Path) -> None:
+    quokka = admit(QUOKKA)
+    set_id = make_set()
+    keep(set_id, "What does the quokka drain?", quokka.chunk_ids[0])
+    folder = tmp_path / "runbooks"
+    golden("export", "Runbooks", str(folder))
+    store().delete(quokka.document_id, principal())
+    taken = golden("import", "Again", str(folder), "--principal", "bob")
+    assert taken["questions"] == 0
+    assert len(taken["unplaced"]) == 1
