@@ -182,6 +182,7 @@ def playground_view(model_admin: admin.ModelAdmin[Any], request: HttpRequest) ->
         "opts": model_admin.opts,
         "form": form,
         "found": found,
+        **(_beside(found) if len(found) > 1 else {}),
         "all_tenants": is_superuser(request),
         **_known(operated_tenant(request)),
     }
@@ -197,19 +198,25 @@ def _searched(form: PlaygroundForm, operator: Principal) -> list[dict[str, Any]]
         result = store().search_as(form.query, form.viewpoint(), operator, by_name[name])
         view = store().view_trace(result.trace_id, operator)
         found.append({"way": name, "one": trace_context(view, operator)})
-    if len(found) > 1:
-        _say_what_differs(found)
     return found
 
 
-def _say_what_differs(found: list[dict[str, Any]]) -> None:
-    """Marks in each result the passages that the other did not hand out."""
-    handed = [
-        {row["chunk_id"] for row in one["one"]["rows"] if row["state"] == "shown"} for one in found
-    ]
-    for mine, others, one in zip(handed, reversed(handed), found, strict=True):
-        one["only_here"] = len(mine - others)
-        one["same"] = mine == others
+def _beside(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The passages of two results in one list: handed out ones first, each with both its places."""
+    sides = [{row["chunk_id"]: row for row in one["one"]["rows"]} for one in found]
+    shown = [[name for name, row in side.items() if row["state"] == "shown"] for side in sides]
+    first, second = sides
+    rows = []
+    for chunk_id in dict.fromkeys([*shown[0], *shown[1], *first, *second]):
+        known = first.get(chunk_id) or second[chunk_id]
+        both = [side.get(chunk_id) for side in sides]
+        handed = [row is not None and row["state"] == "shown" for row in both]
+        rows.append({**known, "sides": both, "differs": handed[0] != handed[1]})
+    return {
+        "compared": rows,
+        "same": set(shown[0]) == set(shown[1]),
+        "same_order": shown[0] == shown[1],
+    }
 
 
 def _initial(request: HttpRequest) -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.urls import reverse
 
 from access.principal import Principal
 from knowledge.admin.score_bars import score_bar
-from knowledge.core.scope import resolve_scope
-from knowledge.models import Chunk, GoldenSet
+from knowledge.models import GoldenSet
 from knowledge.passage_html import passage_html
 from knowledge.retrieval.replay import BlockState, PassageState, TraceView
 
@@ -31,8 +30,7 @@ _BLOCKS: Final = {
 
 
 def trace_context(view: TraceView, viewer: Principal) -> dict[str, Any]:
-    """What the template `recalltrace/view.html` reads; one query for the heads of what was left
-    out and one for the golden sets that a question could be kept in."""
+    """What the templates of a trace read; the golden sets are asked for when they are offered."""
     trace = view.trace
     asked = trace.asked or {}
     kind, says = _BLOCKS[view.block_state]
@@ -42,7 +40,7 @@ def trace_context(view: TraceView, viewer: Principal) -> dict[str, Any]:
         "asked": asked,
         "aliases": (asked.get("aliases") or {}).items(),
         "words": [_word(word) for word in trace.words or []],
-        "rows": _rows(view, viewer, asked),
+        "rows": _rows(view, asked),
         "terms": ("match", "authority", "scope", "recency", "penalty"),
         "block_badge": kind,
         "block_says": says,
@@ -73,7 +71,7 @@ def _word(word: Mapping[str, Any]) -> dict[str, Any]:
     return {**word, "searched_as": ", ".join(word["lexemes"]), "fate": fate}
 
 
-def _rows(view: TraceView, viewer: Principal, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(view: TraceView, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     weights, floor = asked.get("weights") or {}, asked.get("floor")
     rows: list[dict[str, Any]] = []
     for passage in view.passages:
@@ -94,9 +92,8 @@ def _rows(view: TraceView, viewer: Principal, asked: Mapping[str, Any]) -> list[
         if passage.state is not PassageState.SHOWN:
             row["says"] = passage.text
         rows.append(row)
-    heads = _heads([str(one["chunk_id"]) for one in view.omitted], viewer)
     for one in view.omitted:
-        title, path = heads.get(str(one["chunk_id"]), ("", []))
+        title, path = view.heads[str(one["chunk_id"])]
         rows.append(
             {
                 "state": "left out",
@@ -111,9 +108,3 @@ def _rows(view: TraceView, viewer: Principal, asked: Mapping[str, Any]) -> list[
             }
         )
     return rows
-
-
-def _heads(chunk_ids: Sequence[str], viewer: Principal) -> dict[str, tuple[str, list[str]]]:
-    rows = Chunk.objects.readable(resolve_scope(viewer, None)).filter(chunk_id__in=chunk_ids)
-    named = rows.values_list("chunk_id", "chunk_set__version__document__title", "heading_path")
-    return {chunk_id: (title, path) for chunk_id, title, path in named}

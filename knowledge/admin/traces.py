@@ -9,6 +9,7 @@ from uuid import UUID
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import truncatechars
@@ -90,7 +91,7 @@ class KeepForm(forms.Form):
 
 @admin.register(RecallTrace)
 class RecallTraceAdmin(OperatorAdmin):
-    list_display = ("created_at", "query", "kind", "principal", "surface", "shown", "took")
+    list_display = ("created_at", "query", "principal", "surface", "shown", "took")
     list_display_links = ("created_at", "query")
     list_filter = (PrincipalFilter, SurfaceFilter, KindFilter, TimeFilter, AskedFilter)
     search_fields = ("id",)
@@ -199,7 +200,9 @@ class RecallTraceAdmin(OperatorAdmin):
             raise PermissionDenied
         operator = operator_principal(request, trace.tenant_id)
         try:
-            set_id = _kept(request, trace, operator)
+            # A set that was made for a question that is refused goes again.
+            with transaction.atomic():
+                set_id = _kept(request, trace, operator)
         except VerbatimError as refused:
             self.message_user(request, f"Not kept. {refused.detail}", messages.ERROR)
             back = reverse("admin:knowledge_recalltrace_change", args=[trace.pk])

@@ -64,12 +64,14 @@ class ViewedPassage:
 class TraceView:
     """A trace for one viewer. `block` is what the model saw, byte for byte, or `None`.
 
-    `withheld` counts what was left out and is not visible to the viewer.
+    `withheld` counts what was left out and is not visible to the viewer. `heads` are title and
+    headings, as they are today, of what was left out and is.
     """
 
     trace: RecallTrace
     passages: tuple[ViewedPassage, ...]
     omitted: tuple[Mapping[str, Any], ...]
+    heads: Mapping[str, tuple[str, Sequence[str]]]
     withheld: int
     block: str | None
     block_state: BlockState
@@ -90,13 +92,14 @@ def view_trace(
         traced = list(trace.passages.order_by("position"))
         readable = _readable(scope, [passage.chunk_id for passage in traced])
         passages = tuple(_viewed(passage, readable) for passage in traced)
-        left_out = _readable(scope, [one["chunk_id"] for one in trace.omitted])
-    omitted = tuple(one for one in trace.omitted if one["chunk_id"] in left_out)
+        heads = _heads(scope, [one["chunk_id"] for one in trace.omitted])
+    omitted = tuple(one for one in trace.omitted if one["chunk_id"] in heads)
     block, state = _block(trace, passages)
     return TraceView(
         trace=trace,
         passages=passages,
         omitted=omitted,
+        heads=heads,
         withheld=len(trace.omitted) - len(omitted),
         block=block,
         block_state=state,
@@ -129,6 +132,13 @@ def _readable(scope: ReadScope, chunk_ids: Sequence[str]) -> dict[str, str]:
     """The texts, by chunk id, of the passages that the viewer may read today."""
     rows = Chunk.objects.readable(scope).filter(chunk_id__in=chunk_ids)
     return dict(rows.values_list("chunk_id", "text"))
+
+
+def _heads(scope: ReadScope, chunk_ids: Sequence[str]) -> dict[str, tuple[str, Sequence[str]]]:
+    """Title and headings, by chunk id, of the passages that the viewer may read today."""
+    rows = Chunk.objects.readable(scope).filter(chunk_id__in=chunk_ids)
+    named = rows.values_list("chunk_id", "chunk_set__version__document__title", "heading_path")
+    return {chunk_id: (title, path) for chunk_id, title, path in named}
 
 
 def _viewed(traced: TracedPassage, readable: Mapping[str, str]) -> ViewedPassage:

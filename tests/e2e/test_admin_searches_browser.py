@@ -113,11 +113,10 @@ def test_compare_keep_and_run(signed_in: Page, complaints: list[str]) -> None:
     expect(page.get_by_text("Hash verified")).to_have_count(2)
     picture(page, "playground")
 
-    first = page.locator(".results > section").first
-    first.locator("tr.was-shown input[name=answers]").first.check()
-    first.get_by_label("New set").fill("Runbooks")
-    first.get_by_label("The words that answer").fill("frostgatectl drain node-3")
-    first.get_by_role("button", name="Keep it").click()
+    page.locator("input[name=answers]").first.check()
+    page.get_by_label("New set").fill("Runbooks")
+    page.get_by_label("The words that answer").fill("frostgatectl drain node-3")
+    page.get_by_role("button", name="Keep it").click()
     expect(page.locator(".messagelist")).to_contain_text("Kept.")
     expect(page.get_by_role("heading", level=1)).to_have_text("Runbooks")
     page.get_by_role("button", name="Run it now").click()
