@@ -698,6 +698,10 @@ class TraceSerializer(serializers.Serializer[Any]):
         " there.",
     )
     principal_id = serializers.CharField(source="trace.principal_id")
+    acting_operator = serializers.CharField(
+        source="trace.acting_operator",
+        help_text="Who looked through the principal's eyes; empty when it was the principal.",
+    )
     surface = serializers.CharField(source="trace.surface")
     current_scope = serializers.CharField(source="trace.current_scope", allow_null=True)
     sensitivity_ceiling = serializers.CharField(source="trace.sensitivity_ceiling")

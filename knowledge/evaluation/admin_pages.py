@@ -26,6 +26,7 @@ from lxml import html
 
 from access.models import Operator
 from access.tenancy import operations_session
+from access.trust import OperatorPermission
 from knowledge.evaluation.bench import spread_of
 from knowledge.evaluation.progress import Track
 
@@ -87,7 +88,9 @@ def _operator(tenant_id: str) -> Iterator[Client]:
     )
     try:
         with operations_session():
-            Operator.objects.create(user=user, tenant_id=tenant_id)
+            Operator.objects.create(
+                user=user, tenant_id=tenant_id, permissions=[str(one) for one in OperatorPermission]
+            )
         own = urlsplit(settings.VERBATIM_PUBLIC_URL)
         client = Client(raise_request_exception=False, headers={"host": own.netloc})
         client.force_login(user)

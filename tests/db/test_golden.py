@@ -131,7 +131,8 @@ def test_deleting_the_document_takes_the_words_and_leaves_the_question_stale() -
     set_id = make_set()
     kept = keep(set_id, "What is drained first?", admitted.chunk_ids[0])
     run(set_id)
-    store().delete(admitted.document_id, principal())
+    receipt = store().delete(admitted.document_id, principal())
+    assert receipt.left["golden_answers"] == 0, "the deletion itself looks for the words"
     with tenant_session("acme"):
         answer = GoldenAnswer.objects.get(question=kept)
         assert "quokka" not in str(GoldenAnswer.objects.values().get())
