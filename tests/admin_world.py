@@ -17,10 +17,13 @@ from django.db.models import Model
 from django.urls import URLPattern, URLResolver, reverse
 
 from access.models import ApiKey, Operator
+from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from artifacts.models import Artifact
+from knowledge.core.types import BulkAction
 from knowledge.models import (
     Attachment,
+    BulkTask,
     Chunk,
     ChunkIndex,
     Document,
@@ -33,6 +36,7 @@ from knowledge.models import (
     RetentionProposal,
     TracedPassage,
 )
+from knowledge.wiring import store
 from tests.factories import (
     chunk_ids,
     make_attachment,
@@ -68,6 +72,12 @@ PLAUSIBLE = {
     "budget_tokens": "3000",
     "max_passages": "3",
     "max_per_document": "2",
+    "asked": "yes",
+    "title": "Another title",
+    "visibility": "tenant",
+    "sensitivity": "confidential",
+    "authority": "principal_supplied",
+    "naming": "stem",
 }
 
 
@@ -249,10 +259,18 @@ def a_golden_set(tenant: str, word: str) -> GoldenSet:
     return run.golden_set
 
 
+def a_bulk_task(tenant: str, word: str) -> BulkTask:
+    operator = Principal.for_operator(tenant, word[:40])
+    return store().begin_bulk(
+        BulkAction.HOLD, [a_document(tenant, word).pk], operator, reason=word[:500]
+    )
+
+
 FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     ApiKey: a_key,
     Artifact: an_artifact,
     Attachment: an_attachment,
+    BulkTask: a_bulk_task,
     Document: a_document,
     GoldenSet: a_golden_set,
     IngestJob: a_job,
@@ -271,41 +289,52 @@ def one_of_everything(tenant: str, word: str) -> dict[type[Model], Any]:
     return {model: make(tenant, word) for model, make in FACTORIES.items()}
 
 
-def never_was(obj: Any) -> Any:
-    """An id of the kind that the object has, which nothing has."""
-    if isinstance(obj.pk, UUID):
+def never_was(key: Any) -> Any:
+    """A key of the same kind, which nothing has."""
+    if isinstance(key, UUID):
         return uuid4()
-    return "nowhere" if isinstance(obj.pk, str) else 2**40
+    return "nowhere" if isinstance(key, str) else 2**40
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address of the admin; `model` when it is of a model, `of_object` when of one row."""
+    """An address of the admin: of a model's pages or of none, and perhaps of one row.
+
+    `subject` is the model of that row, and `key` what it is named by.
+    """
 
     name: str
     model: type[Model] | None
-    of_object: bool
+    subject: type[Model] | None = None
+    key: str = "pk"
 
-    def path(self, pk: Any = None) -> str:
-        return reverse(f"admin:{self.name}", args=[pk] if self.of_object else [])
+    def key_of(self, rows: dict[type[Model], Any]) -> Any:
+        return getattr(rows[self.subject], self.key) if self.subject else None
+
+    def path(self, key: Any = None) -> str:
+        return reverse(f"admin:{self.name}", args=[key] if self.subject else [])
 
 
 # Addresses with parts of their own, which have tests of their own.
 _ODD = {"app_list"}
 _ID_NAMES = {"object_id", "id"}
+# Parts that name a row of another model than the page's own: the row's model, and its field.
+_OTHERS: dict[str, tuple[type[Model], str]] = {"job_id": (IngestJob, "job_id")}
 
 
 def addresses() -> Iterator[Address]:
     """Every one. One with parts that nobody said how to fill is an error."""
-    of_models: set[str] = set()
     for model, model_admin in admin.site._registry.items():
         for pattern in model_admin.urls:
             if pattern.name is None:  # the old address of a row, which leads to its page
                 continue
             parts = set(pattern.pattern.converters) | set(pattern.pattern.regex.groupindex)
+            if len(parts) == 1 and parts <= set(_OTHERS):
+                subject, key = _OTHERS[parts.pop()]
+                yield Address(pattern.name, model, subject, key)
+                continue
             assert parts <= _ID_NAMES, f"{pattern.name}: how are {parts} filled?"
-            of_models.add(pattern.name)
-            yield Address(pattern.name, model, bool(parts))
+            yield Address(pattern.name, model, model if parts else None)
     for entry in admin.site.get_urls():
         if isinstance(entry, URLResolver):
             continue
@@ -313,7 +342,7 @@ def addresses() -> Iterator[Address]:
         if entry.name in _ODD or entry.name is None:
             continue
         assert not entry.pattern.regex.groupindex, f"{entry.name}: how are its parts filled?"
-        yield Address(str(entry.name), None, of_object=False)
+        yield Address(str(entry.name), None)
 
 
 def state_of_everything() -> dict[str, str]:
