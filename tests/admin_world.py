@@ -99,7 +99,7 @@ def a_document(tenant: str, word: str) -> Document:
         word,
         texts=[f"{word} one", f"{word} two"],
         headings=[[word], [word]],
-        matches=[[{"family": word, "start": 0, "end": 3}]],
+        matches=[[{"family": word, "part": "text", "start": 0, "end": 3}]],
         filename=f"{word}.md",
         principal_id=word,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ class Command(VerbatimCommand):
         for each in (run, export, imported):
             each.add_argument("name", help="of the golden set")
             each.add_argument("--tenant", required=True, help="the tenant whose set it is")
+            # After the word as well as before it.
+            each.add_argument("--json", action="store_true", default=SUPPRESS, help=SUPPRESS)
         for each in (export, imported):
             each.add_argument("folder", type=Path, help="in the BEIR layout")
         imported.add_argument("--principal", required=True, help="through whose eyes it is asked")
