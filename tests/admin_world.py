@@ -26,6 +26,7 @@ from knowledge.models import (
     BulkTask,
     Chunk,
     ChunkIndex,
+    Deletion,
     Document,
     GoldenSet,
     IngestJob,
@@ -259,6 +260,11 @@ def a_golden_set(tenant: str, word: str) -> GoldenSet:
     return run.golden_set
 
 
+def a_deletion(tenant: str, word: str) -> Deletion:
+    operator = Principal.for_operator(tenant, word[:40])
+    return store().delete(a_document(tenant, word).pk, operator, reason=word[:500])
+
+
 def a_bulk_task(tenant: str, word: str) -> BulkTask:
     operator = Principal.for_operator(tenant, word[:40])
     return store().begin_bulk(
@@ -271,6 +277,7 @@ FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     Artifact: an_artifact,
     Attachment: an_attachment,
     BulkTask: a_bulk_task,
+    Deletion: a_deletion,
     Document: a_document,
     GoldenSet: a_golden_set,
     IngestJob: a_job,

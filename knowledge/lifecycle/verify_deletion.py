@@ -47,6 +47,10 @@ _MAY_NAME: Final[Mapping[str, tuple[str, str]]] = {
         "a scrubbed proposal",
         "(t.title = '' AND t.snapshot_id IS NULL AND t.passages = '[]')",
     ),
+    "knowledge_goldenanswer": (
+        "a scrubbed golden answer",
+        "(t.deleted_at IS NOT NULL AND t.quote = '' AND t.found_in = '{}')",
+    ),
     "artifacts_artifact": (
         "bytes that wait for the sweeper",
         "t.expires_at <= statement_timestamp()",
@@ -71,6 +75,8 @@ _MAY_SAY: Final[Mapping[str, tuple[str, str]]] = {
         "another proposal",
         "t.document_id IS DISTINCT FROM %(document)s",
     ),
+    "knowledge_goldenquestion": ("what an operator asks", "true"),
+    "knowledge_goldenanswer": ("another document", "t.document_id <> %(document)s"),
     "artifacts_artifact": (
         "an artifact of the caller's own",
         "NOT (t.id = ANY (%(sources)s::uuid[]))",

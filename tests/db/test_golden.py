@@ -133,6 +133,9 @@ def test_deleting_the_document_takes_the_words_and_leaves_the_question_stale() -
     run(set_id)
     receipt = store().delete(admitted.document_id, principal())
     assert receipt.left["golden_answers"] == 0, "the deletion itself looks for the words"
+    verified = store().verify_deletion(admitted.document_id, OLGA, QUOKKA.splitlines())
+    assert verified.left == ()
+    assert "a scrubbed golden answer" in {place.why for place in verified.kept}
     with tenant_session("acme"):
         answer = GoldenAnswer.objects.get(question=kept)
         assert "quokka" not in str(GoldenAnswer.objects.values().get())
