@@ -15,11 +15,12 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import Model
 from django.urls import URLPattern, URLResolver, reverse
+from django.utils import timezone
 
 from access.models import ApiKey, Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from artifacts.models import Artifact
+from artifacts.models import Artifact, SweepRun
 from knowledge.core.types import BulkAction
 from knowledge.models import (
     Attachment,
@@ -265,6 +266,14 @@ def a_deletion(tenant: str, word: str) -> Deletion:
     return store().delete(a_document(tenant, word).pk, operator, reason=word[:500])
 
 
+def a_sweep(tenant: str, word: str) -> SweepRun:
+    """One pass over all tenants, which a person of this one asked for."""
+    with operations_session():
+        return SweepRun.objects.create(
+            started_at=timezone.now(), finished_at=timezone.now(), by=word[:200]
+        )
+
+
 def a_bulk_task(tenant: str, word: str) -> BulkTask:
     operator = Principal.for_operator(tenant, word[:40])
     return store().begin_bulk(
@@ -286,6 +295,7 @@ FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     PiiPolicy: a_policy,
     QuarantinedChunk: a_quarantined_chunk,
     RecallTrace: a_trace,
+    SweepRun: a_sweep,
     RetentionProposal: a_proposal,
     User: a_user,
 }
