@@ -157,13 +157,8 @@ class SweepRunAdmin(OperatorAdmin):
         }
         return TemplateResponse(request, "admin/artifacts/sweeprun/change_list.html", context)
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
+    def found(self, request: HttpRequest, object_id: str) -> Any:
+        """Nothing: a pass has no page of its own, for it is no tenant's."""
         raise Http404
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
