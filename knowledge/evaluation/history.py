@@ -11,6 +11,7 @@ from django.db import connection
 
 from access.tenancy import tenant_session
 from knowledge.evaluation.throwaway import checked, settle
+from knowledge.lifecycle.figures import roll_up
 
 _AGO: Final = "now() - interval '1 minute' * (n %% 40000)"
 _NUMBERED: Final = """
@@ -109,4 +110,5 @@ def remember(tenant_id: str) -> dict[str, int]:
         *("knowledge_knowledgeevent", "knowledge_recalltrace", "knowledge_tracedpassage"),
         *("knowledge_ingestjob", "knowledge_attachment", "artifacts_artifact", "knowledge_chunk"),
     )
+    roll_up()
     return written
