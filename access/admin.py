@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
-from django.contrib.admin.widgets import AdminSplitDateTime
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
@@ -73,11 +72,11 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text="Admitting a document needs USER.",
     )
     sensitivity_ceiling = forms.ChoiceField(initial=Sensitivity.INTERNAL.value)
-    expires_at = forms.SplitDateTimeField(
-        widget=AdminSplitDateTime,
+    expires_at = forms.DateTimeField(
+        widget=forms.DateTimeInput({"type": "datetime-local"}),
         required=False,
         label="Expires",
-        help_text="Empty means never.",
+        help_text="On your clock. Empty means never.",
     )
 
     class Meta:

@@ -520,8 +520,7 @@ def key_form(**given: Any) -> dict[str, Any]:
         "projects": "apollo\n gemini \n",
         "max_origin_trust": "USER",
         "sensitivity_ceiling": "internal",
-        "expires_at_0": "",
-        "expires_at_1": "",
+        "expires_at": "",
         **given,
     }
 
@@ -556,7 +555,7 @@ def test_a_key_is_shown_once_and_works(alice: Client) -> None:
         {"principal_id": "a\x00b"},
         {"projects": "p" * 201},
         {"projects": "a\x00b"},
-        {"expires_at_0": "2001-01-01", "expires_at_1": "00:00"},
+        {"expires_at": "2001-01-01T00:00"},
     ],
 )
 def test_a_wrong_key_is_not_made(alice: Client, wrong: dict[str, Any]) -> None:

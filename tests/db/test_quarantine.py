@@ -490,7 +490,7 @@ def test_the_desk_lists_shows_and_releases(set_aside: IngestResult, desk: Client
     assert "1 × email" in listed
     assert ADDRESS not in listed
     shown = desk.get(f"{DESK}{chunk.pk}/change/").content.decode()
-    assert f'title="Found: email">{ADDRESS}</mark>' in shown
+    assert f'title="Found: email" data-rule="email">{ADDRESS}</mark>' in shown
     no_reason = desk.post(f"{DESK}{chunk.pk}/release/", {"release-reason": " "})
     assert "This field is required" in no_reason.content.decode()
     assert quarantined().pk == chunk.pk

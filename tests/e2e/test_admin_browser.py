@@ -306,7 +306,10 @@ def test_release_what_was_set_aside(signed_in: Page, complaints: list[str]) -> N
     page = signed_in
     olga = Principal.for_operator("acme", "olga")
     store().set_pii_policy(PiiRules(verdicts={Detector.EMAIL: Verdict.QUARANTINE}), olga)
-    admit("# Pumps\n\nAsk the engineer at <ann@night-pumps.com> about the night pump.\n", title="Pumps")
+    admit(
+        "# Pumps\n\nAsk the engineer at <ann@night-pumps.com> about the night pump.\n",
+        title="Pumps",
+    )
     assert not ask("night pump").passages
     page.get_by_role("link", name="Documents").first.click()
     page.get_by_label("State").select_option("nothing")
