@@ -408,9 +408,12 @@ def test_rechunk_wants_to_know_for_which_documents_a_profile_is() -> None:
 def test_sweep_tells_what_went(blob_root: Path) -> None:
     artifact = upload(principal(), "a")
     artifacts.expire_now(artifact)
-    assert told("sweep", dry_run=True) == (0, [{"swept": 1, "failed": 0, "orphans": 0}])
-    assert told("sweep") == (0, [{"swept": 1, "failed": 0, "orphans": 0}])
-    assert told("sweep") == (0, [{"swept": 0, "failed": 0, "orphans": 0}])
+    assert told("sweep", dry_run=True) == (
+        0,
+        [{"swept": 1, "failed": 0, "orphans": 0, "expired": 0}],
+    )
+    assert told("sweep") == (0, [{"swept": 1, "failed": 0, "orphans": 0, "expired": 0}])
+    assert told("sweep") == (0, [{"swept": 0, "failed": 0, "orphans": 0, "expired": 0}])
 
 
 def test_sweep_exits_with_a_failure_when_something_stayed(
@@ -422,4 +425,4 @@ def test_sweep_exits_with_a_failure_when_something_stayed(
         raise OSError("storage is away")
 
     monkeypatch.setattr("artifacts.blobs.StorageBlobStore.delete", fails)
-    assert told("sweep") == (1, [{"swept": 0, "failed": 1, "orphans": 0}])
+    assert told("sweep") == (1, [{"swept": 0, "failed": 1, "orphans": 0, "expired": 0}])

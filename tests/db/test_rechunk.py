@@ -23,6 +23,7 @@ from access.trust import OriginTrust, Scope
 from knowledge.adapters.embedding import Embedding
 from knowledge.core.errors import (
     ChunkSetRetired,
+    Deleted,
     InvalidBatchSize,
     NotInstalled,
     PassagesPurged,
@@ -286,7 +287,7 @@ def test_deleting_takes_every_chunk_set(blob_root: Path) -> None:
         assert not Chunk.objects.exists()
         assert not ChunkIndex.objects.exists()
     for chunk_id in old.chunk_ids:
-        with pytest.raises(NotFound):
+        with pytest.raises(Deleted):
             store().get_chunk(chunk_id, principal())
     assert_statistics_are_those_of_the_live_rows()
 

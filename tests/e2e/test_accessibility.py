@@ -29,6 +29,7 @@ pytestmark = [
 _SERIOUS = {"serious", "critical"}
 # Signing out, and what scripts ask for.
 _NO_PAGE = {"logout", "jsi18n", "autocomplete"}
+_ASKED = {"knowledge_document_compare": "?from=1&to=2"}
 # A superuser's, or only to be posted to.
 _ANOTHER_S = {403, 405}
 
@@ -75,7 +76,9 @@ def addresses(document: Document) -> Iterator[str]:
         if not needs:
             yield reverse(f"admin:{pattern.name}")
         elif needs == ["object_id"] and str(pattern.name).startswith("knowledge_document_"):
-            yield reverse(f"admin:{pattern.name}", args=[document.pk])
+            yield reverse(f"admin:{pattern.name}", args=[document.pk]) + _ASKED.get(
+                str(pattern.name), ""
+            )
 
 
 def _patterns(
