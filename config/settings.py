@@ -267,6 +267,13 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False},
     "COMPONENT_SPLIT_REQUEST": True,
     "SCHEMA_PATH_PREFIX": "/v1",
+    # Fields of one name with words of their own.
+    "ENUM_NAME_OVERRIDES": {
+        "VisibilityEnum": ["principal", "project", "tenant"],
+        "ProposedVisibilityEnum": ["project", "tenant"],
+        "OmittedReasonEnum": ["floor", "cap", "budget", "passages", "duplicate"],
+        "EmptyReasonEnum": ["disabled", "below_floor", "budget"],
+    },
 }
 
 # --- background work
