@@ -7,10 +7,11 @@ a fresh operator can work; which rows they are is row-level security's business.
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import ValidationError
@@ -21,7 +22,9 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
 from django.utils.text import capfirst
 
-from access.operator_session import is_operator, is_superuser
+from access.errors import VerbatimError
+from access.operator_session import is_operator, is_superuser, operator_principal
+from access.principal import Principal
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -116,6 +119,18 @@ class OperatorAdmin(_ModelAdmin):
         if obj is None or not self.has_view_permission(request, obj):
             raise Http404
         return obj
+
+    def acted(
+        self, request: HttpRequest, tenant_id: str, act: Callable[[Principal], str], *, then: str
+    ) -> HttpResponse:
+        """Does it as the operator, tells what `act` says of it or why not, and goes on to `then`."""
+        try:
+            said = act(operator_principal(request, tenant_id))
+        except VerbatimError as refused:
+            self.message_user(request, f"Not done. {refused.detail}", messages.ERROR)
+        else:
+            self.message_user(request, said, messages.SUCCESS)
+        return HttpResponseRedirect(then)
 
     # What may not be seen is not there, whatever else may not be done with it.
 

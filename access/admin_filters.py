@@ -74,6 +74,20 @@ class WordFilter(FormFilter):
         return queryset.filter(**{self.field: self.value}) if self.value else queryset
 
 
+class TenantFilter(WordFilter):
+    """For who sees more than one."""
+
+    title = "tenant"
+    names = ("tenant",)
+    field = "tenant_id"
+
+
+class SurfaceFilter(WordFilter):
+    title = "surface"
+    names = ("surface",)
+    field = "surface"
+
+
 class DayFilter(FormFilter):
     """From one day to another, both included, in the viewer's zone."""
 

@@ -158,14 +158,6 @@ class AdmittedFilter(DayFilter):
     field = "created_at"
 
 
-class TenantFilter(WordFilter):
-    """For who sees more than one."""
-
-    title = "tenant"
-    names = ("tenant",)
-    field = "tenant_id"
-
-
 FILTERS = (
     VisibilityFilter,
     ProjectFilter,

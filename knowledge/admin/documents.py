@@ -17,13 +17,14 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
 from access.admin_base import as_uuid, searched_words
+from access.admin_filters import TenantFilter
 from access.operator_session import is_superuser, may
 from access.trust import OperatorPermission
 from knowledge.adapters.extractors.media_types import DOCX, HTML, PDF
 from knowledge.admin.adding import AddForm, hand_in_all, job_state, not_handed_in
 from knowledge.admin.comparing import comparison_context
 from knowledge.admin.document_actions import DocumentActions
-from knowledge.admin.document_filters import FILTERS, TenantFilter
+from knowledge.admin.document_filters import FILTERS
 from knowledge.admin.document_page import document_context
 from knowledge.admin.passage_search import passage_context
 from knowledge.admin.visits import note_visit

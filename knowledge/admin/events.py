@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from access.admin_base import SearchedByKey, as_uuid
-from access.admin_filters import ChoiceFilter, DayFilter, WordFilter
+from access.admin_filters import ChoiceFilter, DayFilter, SurfaceFilter, TenantFilter, WordFilter
 from access.audit import ACCESS_EVENTS
 from access.operator_session import is_superuser, session_maker
 from access.streaming import streamed
@@ -51,12 +51,6 @@ class ActorFilter(WordFilter):
     field = "actor"
 
 
-class SurfaceFilter(WordFilter):
-    title = "surface"
-    names = ("surface",)
-    field = "surface"
-
-
 class DocumentFilter(WordFilter):
     title = "document's id"
     names = ("document",)
@@ -72,14 +66,6 @@ class DayOfEventFilter(DayFilter):
     title = "day"
     names = ("since", "until")
     field = "at"
-
-
-class TenantFilter(WordFilter):
-    """For who sees more than one."""
-
-    title = "tenant"
-    names = ("tenant",)
-    field = "tenant_id"
 
 
 @admin.register(KnowledgeEvent)

@@ -236,7 +236,7 @@ class GoldenSetAdmin(SearchedByKey):
             hint_at_golden_run(begun.pk)
             return "The questions are being asked; this page shows how far it has come."
 
-        return self._done(request, golden, run)
+        return self.acted(request, golden.tenant_id, run, then=_page_of(golden))
 
     def add_question_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         golden = self._changed(request, object_id)
@@ -253,7 +253,7 @@ class GoldenSetAdmin(SearchedByKey):
             store().keep_golden_question(golden.pk, asked, operator)
             return "Kept. The next run asks it."
 
-        return self._done(request, golden, keep)
+        return self.acted(request, golden.tenant_id, keep, then=_page_of(golden))
 
     def remove_question_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         golden = self._changed(request, object_id)
@@ -265,7 +265,7 @@ class GoldenSetAdmin(SearchedByKey):
             store().remove_golden_question(number, operator)
             return "Removed, with what it came to in every run."
 
-        return self._done(request, golden, remove)
+        return self.acted(request, golden.tenant_id, remove, then=_page_of(golden))
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -299,17 +299,6 @@ class GoldenSetAdmin(SearchedByKey):
         if not may(request, OperatorPermission.MANAGE):
             raise PermissionDenied
         return golden
-
-    def _done(
-        self, request: HttpRequest, golden: GoldenSet, act: Callable[[Principal], str]
-    ) -> HttpResponse:
-        try:
-            said = act(operator_principal(request, golden.tenant_id))
-        except VerbatimError as refused:
-            self.message_user(request, f"Not done. {refused.detail}", messages.ERROR)
-        else:
-            self.message_user(request, said, messages.SUCCESS)
-        return HttpResponseRedirect(_page_of(golden))
 
     def _page(self, request: HttpRequest, golden: GoldenSet, form: QuestionForm) -> HttpResponse:
         runs = list(golden.runs.all()[:_RUNS_ON_PAGE])

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import F, Func, IntegerField, JSONField, QuerySet, Value
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
@@ -19,8 +19,7 @@ from django.utils.timesince import timesince
 from django.views.decorators.http import require_POST
 
 from access.admin_base import SearchedByKey
-from access.errors import VerbatimError
-from access.operator_session import is_superuser, may, operator_principal
+from access.operator_session import is_superuser, may
 from access.principal import Principal
 from access.trust import OperatorPermission
 from knowledge.admin.visits import note_visit
@@ -148,15 +147,8 @@ class RetentionProposalAdmin(SearchedByKey):
     def _decided(
         self, request: HttpRequest, proposal: RetentionProposal, act: Callable[[Principal], str]
     ) -> HttpResponse:
-        try:
-            done = act(operator_principal(request, proposal.tenant_id))
-        except VerbatimError as refused:
-            self.message_user(request, f"Not done. {refused.detail}", messages.ERROR)
-        else:
-            self.message_user(request, done, messages.SUCCESS)
-        return HttpResponseRedirect(
-            reverse("admin:knowledge_retentionproposal_change", args=[proposal.pk])
-        )
+        page = reverse("admin:knowledge_retentionproposal_change", args=[proposal.pk])
+        return self.acted(request, proposal.tenant_id, act, then=page)
 
     def _page(
         self,

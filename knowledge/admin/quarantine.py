@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
@@ -19,8 +19,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from access.admin_base import SearchedByKey
-from access.errors import VerbatimError
-from access.operator_session import is_superuser, may, operator_principal
+from access.operator_session import is_superuser, may
 from access.principal import Principal
 from access.trust import OperatorPermission
 from knowledge.admin.visits import note_visit
@@ -146,14 +145,10 @@ class QuarantinedChunkAdmin(SearchedByKey):
         """Back to the desk when it was done or refused; `None` when the form wants more."""
         if not form.is_valid():
             return None
-        operator = operator_principal(request, chunk.tenant_id)
-        try:
-            done = act(operator, form.cleaned_data["reason"])
-        except VerbatimError as refused:
-            self.message_user(request, f"Not done. {refused.detail}", messages.ERROR)
-        else:
-            self.message_user(request, done, messages.SUCCESS)
-        return HttpResponseRedirect(reverse(_LIST))
+        reason = form.cleaned_data["reason"]
+        return self.acted(
+            request, chunk.tenant_id, lambda operator: act(operator, reason), then=reverse(_LIST)
+        )
 
     def _page(
         self,

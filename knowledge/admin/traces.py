@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
 from access.admin_base import OperatorAdmin, as_uuid
-from access.admin_filters import ChoiceFilter, DayFilter, WordFilter
+from access.admin_filters import ChoiceFilter, DayFilter, SurfaceFilter, TenantFilter, WordFilter
 from access.errors import VerbatimError
 from access.operator_session import is_superuser, may, operator_principal
 from access.principal import Principal
@@ -39,24 +39,10 @@ _SHOWN = 80
 _WORDS_LIMIT = 20_000
 
 
-class TenantFilter(WordFilter):
-    """For who sees more than one."""
-
-    title = "tenant"
-    names = ("tenant",)
-    field = "tenant_id"
-
-
 class PrincipalFilter(WordFilter):
     title = "principal"
     names = ("principal",)
     field = "principal_id"
-
-
-class SurfaceFilter(WordFilter):
-    title = "surface"
-    names = ("surface",)
-    field = "surface"
 
 
 class AskedFilter(DayFilter):
