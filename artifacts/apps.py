@@ -7,3 +7,9 @@ class ArtifactsConfig(AppConfig):
     name = "artifacts"
     verbose_name = "Artifacts"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from artifacts.sweeper import register_expiry  # noqa: PLC0415 - needs the registry
+        from artifacts.uploads import expire_uploads  # noqa: PLC0415
+
+        register_expiry(expire_uploads, to_sweep=False)

@@ -22,6 +22,34 @@ class UploadTooLarge(ArtifactError):
     status = 413
 
 
+class ChecksumMismatch(ArtifactError):
+    """The bytes are not those that their SHA-256 tells of."""
+
+    code = "checksum_mismatch"
+    status = 422
+
+
+class UploadConflict(ArtifactError):
+    """Another call of this upload said something else."""
+
+    code = "upload_conflict"
+    status = 409
+
+
+class UploadOutOfOrder(ArtifactError):
+    """The pieces of an upload follow one another without a gap or an overlap."""
+
+    code = "upload_out_of_order"
+    status = 409
+
+
+class UploadQuotaExceeded(ArtifactError):
+    """The tenant has no room for this."""
+
+    code = "upload_quota_exceeded"
+    status = 413
+
+
 class RangeNotSatisfiable(ArtifactError):
     """The range lies outside the file."""
 

@@ -95,6 +95,120 @@ class Artifact(models.Model):
         return f"{self.filename} ({self.id})"
 
 
+class UploadState(StrEnum):
+    """How far an upload in pieces is. `ASSEMBLING`: all pieces are here, the file is not yet."""
+
+    RECEIVING = "receiving"
+    ASSEMBLING = "assembling"
+    COMPLETE = "complete"
+
+
+class Upload(models.Model):
+    """The journal of a file that arrives in pieces, under a request id of its principal's own.
+
+    Only an unfinished one expires. A complete one stays as the receipt: it names the artifact that
+    was made, which lives and dies by its own time.
+    """
+
+    tenant_id = models.CharField(max_length=100)
+    principal_id = models.CharField(max_length=200)
+    request_id = models.UUIDField()
+    # As they were told with the first piece; every later one must say the same.
+    filename = models.CharField(max_length=255)
+    media_type = models.CharField(max_length=255, blank=True)
+    attribution = models.CharField(max_length=1_000, blank=True)
+    state = models.CharField(max_length=20, choices=vocabulary_choices(UploadState))
+    received = models.BigIntegerField(default=0)
+    artifact_id = models.UUIDField(null=True, blank=True)
+    sha256 = models.CharField(max_length=64, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="upload_tenant_named"),
+            models.CheckConstraint(condition=one_of("state", UploadState), name="upload_state"),
+            models.CheckConstraint(condition=Q(received__gte=0), name="upload_received"),
+            models.CheckConstraint(
+                condition=Q(
+                    state=UploadState.COMPLETE, artifact_id__isnull=False, expires_at__isnull=True
+                )
+                | (
+                    ~Q(state=UploadState.COMPLETE)
+                    & Q(artifact_id__isnull=True, expires_at__isnull=False)
+                ),
+                name="upload_expires_unless_complete",
+            ),
+            models.UniqueConstraint(
+                fields=("tenant_id", "principal_id", "request_id"), name="upload_once"
+            ),
+        )
+        indexes = (
+            # What nobody came back for.
+            models.Index(
+                fields=["expires_at"], condition=Q(expires_at__isnull=False), name="upload_due"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.filename} ({self.request_id})"
+
+
+class UploadPiece(models.Model):
+    """One piece as it was accepted. Its bytes go when the file is whole, what is known of it stays.
+
+    Kept in the row, so that a piece and its receipt are one transaction.
+    """
+
+    upload = models.ForeignKey(Upload, on_delete=models.CASCADE, related_name="pieces")
+    tenant_id = models.CharField(max_length=100)
+    offset = models.BigIntegerField()
+    size = models.PositiveIntegerField()
+    sha256 = models.CharField(max_length=64)
+    final = models.BooleanField()
+    content = models.BinaryField(null=True)
+
+    class Meta:
+        ordering = ("upload_id", "offset")
+        constraints = (
+            models.UniqueConstraint(fields=("upload", "offset"), name="piece_offset"),
+            models.CheckConstraint(condition=Q(offset__gte=0), name="piece_not_negative"),
+            models.CheckConstraint(
+                condition=Q(sha256__regex=r"^[0-9a-f]{64}$"), name="piece_sha256"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.size} at {self.offset}"
+
+
+class SourceDescriptor(models.Model):
+    """What a retained original is, for good: `canonical` is JSON by RFC 8785, its SHA-256 the id.
+
+    Nothing may change one, the database included. Knowing an id opens nothing.
+    """
+
+    descriptor_id = models.CharField(primary_key=True, max_length=64, editable=False)
+    tenant_id = models.CharField(max_length=100)
+    artifact = models.OneToOneField(
+        Artifact, on_delete=models.CASCADE, related_name="descriptor", editable=False
+    )
+    canonical = models.TextField(editable=False)
+
+    class Meta:
+        ordering = ("descriptor_id",)
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="descriptor_tenant_named"),
+            models.CheckConstraint(
+                condition=Q(descriptor_id__regex=r"^[0-9a-f]{64}$"), name="descriptor_sha256"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.descriptor_id
+
+
 class SweepRun(models.Model):
     """One pass of the sweeper over all tenants, kept for a while as what is known of it.
 

@@ -8,8 +8,9 @@ import mimetypes
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import IO, cast
+from typing import IO, Final, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -22,8 +23,9 @@ from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
 from artifacts.blobs import blob_store
-from artifacts.errors import InvalidUpload, UploadTooLarge
-from artifacts.models import Artifact, ArtifactOrigin
+from artifacts.errors import InvalidUpload, RangeNotSatisfiable, UploadTooLarge
+from artifacts.models import Artifact, ArtifactOrigin, SourceDescriptor
+from artifacts.quota import require_room
 
 FILENAME_LIMIT = 255
 ATTRIBUTION_LIMIT = 1_000
@@ -31,6 +33,7 @@ UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}(?:\s*;[^\x00-\x1f\x7f]{0,50})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _BLOCK = 1 << 20
+LARGEST_PART: Final = 32 * 1024
 
 ReadRule = Callable[[Principal, str | None], Q]
 _read_rules: dict[ArtifactOrigin, ReadRule] = {}
@@ -70,16 +73,25 @@ def put(
     media_type: str = "",
     attribution: str = "",
 ) -> Artifact:
-    """Stores a file for a principal; it lives `ARTIFACT_TTL_DAYS` unless something names it."""
+    """Stores a file for a principal; it lives `ARTIFACT_TTL_DAYS` unless something names it.
+
+    Raises `InvalidUpload`, `UploadTooLarge` and `UploadQuotaExceeded`.
+    """
     with putting(
         principal,
         content,
         filename=filename,
         media_type=media_type,
         attribution=attribution,
-        expires_at=now() + timedelta(days=settings.ARTIFACT_TTL_DAYS),
+        expires_at=time_to_live(),
     ) as artifact:
+        require_room(principal.tenant_id)
         return artifact
+
+
+def time_to_live() -> datetime:
+    """When an artifact that is made now goes, unless something comes to name it."""
+    return now() + timedelta(days=settings.ARTIFACT_TTL_DAYS)
 
 
 @contextmanager
@@ -92,15 +104,15 @@ def putting(
     attribution: str = "",
     origin: ArtifactOrigin = ArtifactOrigin.UPLOAD,
     expires_at: datetime | None = None,
+    limited: bool = True,
 ) -> Iterator[Artifact]:
     """Stores a file, and gives its row in the transaction that makes it.
 
-    The caller may write rows of its own that name it; when that fails for certain, the bytes are
+    It may have `MAX_UPLOAD_BYTES`, unless it is not `limited`. The caller may write rows of its own that name it; when that fails for certain, the bytes are
     taken back with the row.
     """
-    filename = _checked(filename, "file name", FILENAME_LIMIT, required=True)
-    attribution = _checked(attribution, "attribution", ATTRIBUTION_LIMIT)
-    measured = _Measured(content, settings.MAX_UPLOAD_BYTES)
+    told = checked_description(filename, media_type, attribution)
+    measured = _Measured(content, settings.MAX_UPLOAD_BYTES if limited else None)
     blobs = blob_store()
     key = blobs.put(cast("IO[bytes]", measured))
     try:
@@ -109,9 +121,9 @@ def putting(
                 tenant_id=principal.tenant_id,
                 principal_id=principal.principal_id,
                 origin=origin,
-                media_type=_media_type(media_type, filename),
-                filename=filename,
-                attribution=attribution,
+                media_type=_media_type(told),
+                filename=told.filename,
+                attribution=told.attribution,
                 sha256=measured.sha256,
                 byte_size=measured.size,
                 storage_key=key,
@@ -128,7 +140,11 @@ def putting(
 def get(principal: Principal, artifact_id: UUID, *, current_scope: str | None = None) -> Artifact:
     """The artifact, when the principal may read it; `NotFound` when not or when expired."""
     with tenant_session(principal.tenant_id):
-        there = Artifact.objects.filter(id=artifact_id).exclude(expires_at__lte=Now())
+        there = (
+            Artifact.objects.filter(id=artifact_id)
+            .exclude(expires_at__lte=Now())
+            .select_related("descriptor")
+        )
         artifact = there.first()
         # One's own upload needs no look at what else may be read.
         if artifact is not None and (
@@ -145,6 +161,30 @@ def media_type_of(filename: str) -> str:
     if filename.lower().endswith((".md", ".markdown")):
         return "text/markdown"
     return mimetypes.guess_type(filename)[0] or UNKNOWN_MEDIA_TYPE
+
+
+def read_part(
+    principal: Principal,
+    artifact_id: UUID,
+    sha256: str,
+    *,
+    offset: int = 0,
+    length: int = LARGEST_PART,
+    current_scope: str | None = None,
+) -> tuple[Artifact, bytes]:
+    """The artifact and some of its bytes, when the caller may read it and knows its hash.
+
+    `NotFound` for anything else, the hash of another file included. Raises `RangeNotSatisfiable`
+    for what begins after the end, and `BlobMissing`.
+    """
+    artifact = get(principal, artifact_id, current_scope=current_scope)
+    if artifact.sha256 != sha256:
+        raise NotFound
+    if offset > artifact.byte_size:
+        raise RangeNotSatisfiable(size=artifact.byte_size)
+    with open_bytes(artifact) as stream:
+        stream.seek(offset)
+        return artifact, stream.read(min(length, LARGEST_PART))
 
 
 def open_bytes(artifact: Artifact) -> IO[bytes]:
@@ -170,15 +210,17 @@ def discard_blob(key: str) -> None:
 def expire(artifact_ids: Sequence[UUID]) -> int:
     """Hands artifacts to the sweeper, by the database's clock, which is the sweeper's too.
 
-    The caller has bound the session. Returns how many.
+    Their descriptors go at once: of what is expired nothing is to be cited. The caller has bound
+    the session. Returns how many.
     """
+    SourceDescriptor.objects.filter(artifact__in=artifact_ids).delete()
     return Artifact.objects.filter(id__in=artifact_ids).update(expires_at=Now())
 
 
 def expire_now(artifact: Artifact) -> None:
     """Hands one artifact of the caller's own to the sweeper."""
     with tenant_session(artifact.tenant_id):
-        Artifact.objects.filter(id=artifact.pk).update(expires_at=Now())
+        expire([artifact.pk])
 
 
 def _readable_by(principal: Principal, current_scope: str | None) -> Q:
@@ -186,6 +228,27 @@ def _readable_by(principal: Principal, current_scope: str | None) -> Q:
     for origin, rule in _read_rules.items():
         own |= Q(origin=origin) & rule(principal, current_scope)
     return own
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What whoever uploads a file says of it; an empty media type is left to its name."""
+
+    filename: str
+    media_type: str
+    attribution: str
+
+
+def checked_description(filename: str, media_type: str, attribution: str) -> Description:
+    """What was said of a file, when it can be kept; raises `InvalidUpload`."""
+    media_type = media_type.strip()
+    if media_type and not _MEDIA_TYPE.fullmatch(media_type):
+        raise InvalidUpload("The media type must look like 'text/markdown'.")
+    return Description(
+        filename=_checked(filename, "file name", FILENAME_LIMIT, required=True),
+        media_type=media_type.lower(),
+        attribution=_checked(attribution, "attribution", ATTRIBUTION_LIMIT),
+    )
 
 
 def _checked(value: str, what: str, limit: int, *, required: bool = False) -> str:
@@ -199,19 +262,16 @@ def _checked(value: str, what: str, limit: int, *, required: bool = False) -> st
     return value
 
 
-def _media_type(stated: str, filename: str) -> str:
-    stated = stated.strip()
-    if stated and not _MEDIA_TYPE.fullmatch(stated):
-        raise InvalidUpload("The media type must look like 'text/markdown'.")
-    if stated and not stated.lower().startswith(UNKNOWN_MEDIA_TYPE):
-        return stated.lower()
-    return media_type_of(filename)
+def _media_type(told: Description) -> str:
+    if told.media_type and not told.media_type.startswith(UNKNOWN_MEDIA_TYPE):
+        return told.media_type
+    return media_type_of(told.filename)
 
 
 class _Measured(io.RawIOBase):
-    """A stream that hashes and counts what is read through it, up to a limit of bytes."""
+    """A stream that hashes and counts what is read through it, up to a limit of bytes, if any."""
 
-    def __init__(self, inner: IO[bytes], limit: int) -> None:
+    def __init__(self, inner: IO[bytes], limit: int | None) -> None:
         self._inner = inner
         self._limit = limit
         self._hash = hashlib.sha256()
@@ -228,6 +288,6 @@ class _Measured(io.RawIOBase):
         block = self._inner.read(size if size >= 0 else _BLOCK)
         self._hash.update(block)
         self.size += len(block)
-        if self.size > self._limit:
+        if self._limit is not None and self.size > self._limit:
             raise UploadTooLarge(f"A file may have at most {self._limit:,} bytes.")
         return block

@@ -36,7 +36,8 @@ _KEPT_RUNS: Final = timedelta(days=30)
 class SweepReport:
     """What a pass did: artifacts and blobs without a row that went, and what could not go yet.
 
-    `expired` counts the rows of other layers that let go of their bytes because of this pass. Of a
+    `expired` counts the rows, such as unfinished uploads, that let go of their bytes because of
+    this pass. Of a
     dry run the counts are what a pass would try now, and `failed` those among them that could not
     go the last time.
     """
@@ -55,12 +56,15 @@ class Expiry(Protocol):
         ...
 
 
-_beforehand: list[Expiry] = []
+_beforehand: list[tuple[Expiry, bool]] = []
 
 
-def register_expiry(expire: Expiry) -> None:
-    """Lets a layer above hand over, before each sweep, what its own rows kept until now."""
-    _beforehand.append(expire)
+def register_expiry(expire: Expiry, *, to_sweep: bool = True) -> None:
+    """Lets something else hand over, before each sweep, what its own rows kept until now.
+
+    `to_sweep`: that is artifacts, which this pass removes; if not, what it kept goes with its rows.
+    """
+    _beforehand.append((expire, to_sweep))
 
 
 def sweep(*, dry_run: bool = False, by: str = "sweeper") -> SweepReport:
@@ -73,7 +77,7 @@ def sweep(*, dry_run: bool = False, by: str = "sweeper") -> SweepReport:
     if dry_run:
         return _forecast()
     run = _begin(by)
-    expired = sum(expire(dry_run=False) for expire in _beforehand)
+    expired = sum(expire(dry_run=False) for expire, _ in _beforehand)
     swept, failed = _sweep_expired()
     orphans, stuck, error = _sweep_orphans()
     report = SweepReport(swept=swept, failed=failed + stuck, orphans=orphans, expired=expired)
@@ -193,12 +197,14 @@ def _unknown(keys: list[str]) -> list[str]:
 
 
 def _forecast() -> SweepReport:
-    expired = sum(expire(dry_run=True) for expire in _beforehand)
+    handed_over = [(expire(dry_run=True), to_sweep) for expire, to_sweep in _beforehand]
+    expired = sum(count for count, _ in handed_over)
     with operations_session():
         due = Artifact.objects.expired().exclude(needed())
         swept, stuck = due.count(), due.stuck().count()
     orphans = sum(len(keys) for keys in _orphans())
-    return SweepReport(swept=swept + expired, failed=stuck, orphans=orphans, expired=expired)
+    swept += sum(count for count, to_sweep in handed_over if to_sweep)
+    return SweepReport(swept=swept, failed=stuck, orphans=orphans, expired=expired)
 
 
 def _begin(by: str) -> SweepRun:

@@ -203,6 +203,10 @@ FORMAT_MODULE_PATH = "config.formats"
 ARTIFACT_ROOT = environment.folder("ARTIFACT_ROOT", VAR / "blobs")
 ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
 CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
+# An upload in pieces to which none was added for so long is given up.
+UPLOAD_DAYS = environment.number("UPLOAD_DAYS", 7, least=1)
+# What each tenant's uploads may take up; 0 is no limit.
+UPLOAD_QUOTA_BYTES = environment.number("UPLOAD_QUOTA_BYTES", 0)
 ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
 # An unfinished ingest that nobody has worked on for so long is given up.
 ABANDONED_INGEST_DAYS = environment.number("ABANDONED_INGEST_DAYS", 7, least=1)
@@ -239,7 +243,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 # A JSON body carries at most one piece of an upload or one query; files are streamed.
-DATA_UPLOAD_MAX_MEMORY_SIZE = environment.number("MAX_BODY_BYTES", 1024**2, least=64 * 1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = environment.number("MAX_BODY_BYTES", 1024**2, least=96 * 1024)
 FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.TemporaryFileUploadHandler"]
 
 # --- the API

@@ -101,5 +101,6 @@ def _stores(deletion: Deletion) -> list[tuple[str, int, int | None]]:
         ("Traced passages, scrubbed", deletion.traced_passages, left.get("traced_passages")),
         ("Proposals, scrubbed", deletion.proposals, left.get("proposals")),
         ("Background jobs", deletion.jobs, left.get("jobs")),
+        ("Source descriptors", deletion.descriptors, left.get("descriptors")),
         ("Source files, handed to the sweeper", len(deletion.sources), left.get("sources")),
     ]

@@ -544,7 +544,12 @@ class SourceSerializer(serializers.Serializer[Any]):
     sha256 = serializers.CharField()
     filename = serializers.CharField()
     media_type = serializers.CharField()
-    descriptor_id = serializers.CharField(read_only=True, default=None, allow_null=True)
+    descriptor_id = serializers.CharField(
+        source="descriptor.descriptor_id",
+        default=None,
+        allow_null=True,
+        help_text="The SHA-256 of the source's descriptor: what it is, and whose. No credential.",
+    )
 
 
 class ChunkSerializer(serializers.Serializer[Any]):
@@ -813,6 +818,7 @@ class DeletionReceiptSerializer(serializers.Serializer[Any]):
     traced_passages = serializers.IntegerField(help_text="Scrubbed: ids stay, words went.")
     proposals = serializers.IntegerField(help_text="Proposals that became it, scrubbed.")
     jobs = serializers.IntegerField()
+    descriptors = serializers.IntegerField()
     proof = serializers.DictField(
         source="left",
         child=serializers.IntegerField(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from knowledge.api import conversations, proposals, views
+from knowledge.api import conversations, evidence, proposals, views
 
 urlpatterns = [
     path("v1/tools/knowledge.search", views.SearchView.as_view(), name="search"),
@@ -14,6 +14,12 @@ urlpatterns = [
         "v1/tools/knowledge.propose_retention",
         proposals.ProposeRetentionView.as_view(),
         name="propose-retention",
+    ),
+    path("v1/tools/knowledge.attach", evidence.AttachPieceView.as_view(), name="attach"),
+    path(
+        "v1/tools/knowledge.attachment",
+        evidence.AttachmentPartView.as_view(),
+        name="attachment-part",
     ),
     path("v1/proposals/<uuid:proposal_id>", proposals.ProposalView.as_view(), name="proposal"),
     path("v1/attachments", conversations.AttachmentsView.as_view(), name="attachments"),

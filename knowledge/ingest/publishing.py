@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from access.principal import Principal
+from artifacts import descriptors
 from artifacts.models import Artifact, ArtifactOrigin
 from knowledge.adapters import term_index
 from knowledge.adapters import unfinished as leftovers
@@ -37,8 +38,11 @@ from knowledge.models import (
 
 
 def source_of(admitted: Admitted, plan: IngestPlan, storage_key: str) -> Artifact:
-    """The artifact that keeps the version's original bytes for as long as the document."""
-    return Artifact.objects.create(
+    """The artifact that keeps the version's original bytes for as long as the document.
+
+    With its descriptor: this is the one place where a source becomes one.
+    """
+    source = Artifact.objects.create(
         tenant_id=admitted.principal.tenant_id,
         principal_id=admitted.principal.principal_id,
         origin=ArtifactOrigin.KNOWLEDGE_SOURCE,
@@ -50,6 +54,8 @@ def source_of(admitted: Admitted, plan: IngestPlan, storage_key: str) -> Artifac
         storage_key=storage_key,
         expires_at=None,
     )
+    descriptors.describe(source)
+    return source
 
 
 def publish(

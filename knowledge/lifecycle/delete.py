@@ -14,7 +14,7 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from access.trust import Scope
 from artifacts import store as artifacts
-from artifacts.models import Artifact
+from artifacts.models import Artifact, SourceDescriptor
 from knowledge.adapters import term_index, tombstones
 from knowledge.adapters import unfinished as leftovers
 from knowledge.adapters.database import lock_document, lock_for_deletion, now
@@ -172,6 +172,7 @@ def _delete(
         "traced_passages": TracedPassage.objects.filter(
             document_id=document_id, deleted_at__isnull=True
         ).update(deleted_at=at, title="", heading_path=[], doc_date=None),
+        "descriptors": SourceDescriptor.objects.filter(artifact__in=list(sources)).count(),
         "chunk_sets": len(chunk_sets),
         "index_rows": term_index.remove(document) if document else 0,
         "chunks": 0,
@@ -249,6 +250,7 @@ def _left(deletion: Deletion, vectors: VectorSink | None) -> Mapping[str, int]:
             ~Q(quote="") | Q(deleted_at__isnull=True), **of_document
         ).count(),
         "jobs": IngestJob.objects.filter(**of_document).count(),
+        "descriptors": SourceDescriptor.objects.filter(artifact__in=deletion.sources).count(),
         "sources": sources.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=Now())).count(),
     }
 

@@ -51,6 +51,7 @@ _MAY_NAME: Final[Mapping[str, tuple[str, str]]] = {
         "a scrubbed golden answer",
         "(t.deleted_at IS NOT NULL AND t.quote = '' AND t.found_in = '{}')",
     ),
+    "artifacts_upload": ("an upload of the caller's own", "true"),
     "artifacts_artifact": (
         "bytes that wait for the sweeper",
         "t.expires_at <= statement_timestamp()",
@@ -81,9 +82,16 @@ _MAY_SAY: Final[Mapping[str, tuple[str, str]]] = {
         "an artifact of the caller's own",
         "NOT (t.id = ANY (%(sources)s::uuid[]))",
     ),
+    "artifacts_upload": ("an upload of the caller's own", "true"),
+    "artifacts_sourcedescriptor": (
+        "another source",
+        "NOT (t.artifact_id = ANY (%(sources)s::uuid[]))",
+    ),
 }
 # An index row is its chunk's, and is looked for by its number.
 _BY_NUMBER: Final = "knowledge_chunk_index"
+# What names nothing but sources, which never come again, not even with the document.
+_OF_SOURCES: Final = {"artifacts_artifact", "artifacts_sourcedescriptor"}
 _UNSWEPT: Final = _MAY_NAME["artifacts_artifact"][0]
 _UNMERGED: Final = "words that wait for the next merge of the statistics"
 ADMITTED_AGAIN: Final = "the document as it was admitted again"
@@ -220,7 +228,7 @@ def _ids(owned: _Owned, table: str, columns: list[Column]) -> Iterator[Place]:
     why, condition = _MAY_NAME.get(table, ("", "false"))
     found = catalogue.holding_ids(table, columns, condition, owned.values())
     # Its ids are those of a living document again. Its former sources never are.
-    otherwise = ADMITTED_AGAIN if owned.admitted_again and table != "artifacts_artifact" else ""
+    otherwise = ADMITTED_AGAIN if owned.admitted_again and table not in _OF_SOURCES else ""
     yield from _places(found, "ids", why, otherwise)
 
 

@@ -145,7 +145,7 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
         retired = by_then("chunk_set__retired_at", as_of)
         published = self if as_of is None else self.filter(chunk_set__published_at__lte=as_of)
         return published.select_related(
-            "chunk_set__version__document__space", "chunk_set__version__source"
+            "chunk_set__version__document__space", "chunk_set__version__source__descriptor"
         ).annotate(
             superseded_by_version=Case(
                 When(superseded, then=Subquery(newest.values("version")[:1])),

@@ -66,6 +66,7 @@ class Deletion(models.Model):
     traced_passages = models.PositiveIntegerField()
     proposals = models.PositiveIntegerField()
     jobs = models.PositiveIntegerField()
+    descriptors = models.PositiveIntegerField()
     left = models.JSONField(default=dict)
     sources = ArrayField(models.UUIDField(), default=list)
     storage_keys = ArrayField(models.CharField(max_length=100), default=list)

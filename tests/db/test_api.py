@@ -814,6 +814,26 @@ def test_byte_ranges(  # noqa: PLR0917 - a table's columns
         assert answer.headers["Accept-Ranges"] == "bytes"
 
 
+def test_a_range_of_another_file_is_the_whole_of_this_one(
+    client: Client, alice: dict[str, str]
+) -> None:
+    artifact = upload(principal(), b"0123456789", "digits.txt")
+    address = f"/v1/artifacts/{artifact.pk}/content"
+    etag = f'"{artifact.sha256}"'
+    asked = {**alice, "Range": "bytes=0-3"}
+    part = client.get(address, headers={**asked, "If-Range": etag})
+    assert (part.status_code, content(part), part.headers["ETag"]) == (206, b"0123", etag)
+    for other in ('"another"', f"W/{etag}", "Wed, 21 Oct 2015 07:28:00 GMT"):
+        for range_ in ("bytes=0-3", "bytes=50-"):
+            headers = {**alice, "Range": range_, "If-Range": other}
+            whole = client.get(address, headers=headers)
+            assert (whole.status_code, content(whole)) == (200, b"0123456789")
+    head = client.head(address, headers=asked)
+    assert (head.status_code, head.headers["Content-Length"]) == (200, "10")
+    assert "Content-Range" not in head.headers
+    head.close()
+
+
 def test_an_empty_file_has_no_ranges(client: Client, alice: dict[str, str]) -> None:
     artifact = send(client, alice, SimpleUploadedFile("empty.txt", b"")).json()
     address = f"/v1/artifacts/{artifact['artifact_id']}/content"

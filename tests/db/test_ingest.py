@@ -85,6 +85,7 @@ def test_what_an_ingest_stores(blob_root: Path) -> None:
     deltas = grown.pop("knowledge_term_delta")
     assert grown == {
         "artifacts_artifact": 1,
+        "artifacts_sourcedescriptor": 1,
         "knowledge_document": 1,
         "knowledge_documentversion": 1,
         "knowledge_chunkset": 1,

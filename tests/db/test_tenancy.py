@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from access.models import ApiKey, Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
+from artifacts import uploads
 from knowledge.core.admission import PiiRules
 from knowledge.core.types import BulkAction, IngestProgress, IngestRequest, Visibility
 from knowledge.ingest.attempt import Attempt
@@ -77,6 +79,8 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         store().ingest_later(long_request(tenant), principal(tenant=tenant))
         leave_unfinished(long_request(tenant), principal(tenant=tenant))
         make_attachment(tenant)
+        empty = uploads.Piece(offset=0, content=b"", sha256=sha256(b"").hexdigest(), final=True)
+        uploads.attach(principal(tenant=tenant), uuid4(), empty, filename="empty.txt")
         make_proposal(tenant)
         operator = Principal.for_operator(tenant, "olga")
         store().begin_bulk(BulkAction.HOLD, [uuid4()], operator, reason="test")

@@ -52,6 +52,7 @@ def receipt_lines(receipt: Deletion) -> str:
         "traced passages scrubbed": receipt.traced_passages,
         "proposals scrubbed": receipt.proposals,
         "jobs": receipt.jobs,
+        "source descriptors": receipt.descriptors,
         "source files": len(receipt.sources),
     }
     return "\n".join(
