@@ -122,7 +122,7 @@ class ArtifactAdmin(OperatorAdmin):
         if Artifact.objects.expired().filter(pk=artifact.pk).exists():
             raise Http404
         try:
-            return download(artifact, request.headers.get("Range"))
+            return download(request, artifact, request.headers.get("Range"))
         except BlobMissing as gone:
             raise Http404 from gone
         except RangeNotSatisfiable as outside:

@@ -9,6 +9,7 @@ class ArtifactsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from artifacts import checks  # noqa: F401, PLC0415 - registers them
         from artifacts.sweeper import register_expiry  # noqa: PLC0415 - needs the registry
         from artifacts.uploads import expire_uploads  # noqa: PLC0415
 

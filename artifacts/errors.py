@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from access.errors import Malformed, VerbatimError
+from access.errors import Malformed, Unavailable, VerbatimError
 
 
 class ArtifactError(VerbatimError):
@@ -62,3 +62,20 @@ class BlobMissing(ArtifactError):
 
     code = "blob_missing"
     status = 410
+
+
+class BlobDamaged(ArtifactError):
+    """The bytes of this artifact are not those that were stored; an operator has to look."""
+
+    code = "blob_damaged"
+    status = 500
+
+
+class StorageUnavailable(ArtifactError, Unavailable):
+    """The storage of files cannot be used right now; try again shortly."""
+
+    code = "storage_unavailable"
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__()
+        self.reason = reason

@@ -24,6 +24,7 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from artifacts.blobs import blob_store
 from artifacts.errors import InvalidUpload, RangeNotSatisfiable, UploadTooLarge
+from artifacts.integrity import CheckedStream
 from artifacts.models import Artifact, ArtifactOrigin, SourceDescriptor
 from artifacts.quota import require_room
 
@@ -108,8 +109,8 @@ def putting(
 ) -> Iterator[Artifact]:
     """Stores a file, and gives its row in the transaction that makes it.
 
-    It may have `MAX_UPLOAD_BYTES`, unless it is not `limited`. The caller may write rows of its own that name it; when that fails for certain, the bytes are
-    taken back with the row.
+    It may have `MAX_UPLOAD_BYTES`, unless it is not `limited`. The caller may write rows of its own
+    that name it; when that fails for certain, the bytes are taken back with the row.
     """
     told = checked_description(filename, media_type, attribution)
     measured = _Measured(content, settings.MAX_UPLOAD_BYTES if limited else None)
@@ -188,11 +189,15 @@ def read_part(
 
 
 def open_bytes(artifact: Artifact) -> IO[bytes]:
-    """A seekable stream of the original bytes; raises `BlobMissing`."""
-    return blob_store().open(artifact.storage_key)
+    """A seekable stream of the original bytes, checked while it is read; see `CheckedStream`.
+
+    Raises `BlobMissing` and `StorageUnavailable`.
+    """
+    return cast("IO[bytes]", CheckedStream(blob_store().open(artifact.storage_key), artifact))
 
 
 def read_bytes(artifact: Artifact) -> bytes:
+    """All of them; also raises `BlobDamaged`."""
     with open_bytes(artifact) as stream:
         return stream.read()
 
@@ -285,7 +290,11 @@ class _Measured(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        block = self._inner.read(size if size >= 0 else _BLOCK)
+        wanted = size if size >= 0 else _BLOCK
+        block = self._inner.read(wanted)
+        # As much as was asked for, unless it is the end: a bucket takes no small part in between.
+        while block and len(block) < wanted and (more := self._inner.read(wanted - len(block))):
+            block += more
         self._hash.update(block)
         self.size += len(block)
         if self._limit is not None and self.size > self._limit:

@@ -8,9 +8,10 @@ ago anything was, is the database's to say: the clock of the host that sweeps is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from django.db.models.functions import Now
 from access.clock import now
 from access.tenancy import operations_session
 from artifacts.blobs import blob_store
+from artifacts.errors import StorageUnavailable
 from artifacts.models import Artifact, SweepRun
 from artifacts.store import needed
 
@@ -30,6 +32,7 @@ _BATCH = 200
 # So many failures without a success in between: the storage is away, and the next run tries again.
 _GIVE_UP_AFTER: Final = 20
 _KEPT_RUNS: Final = timedelta(days=30)
+_Remove = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +40,8 @@ class SweepReport:
     """What a pass did: artifacts and blobs without a row that went, and what could not go yet.
 
     `expired` counts the rows, such as unfinished uploads, that let go of their bytes because of
-    this pass. Of a
-    dry run the counts are what a pass would try now, and `failed` those among them that could not
-    go the last time.
+    this pass. Of a dry run the counts are what a pass would try now, and `failed` those among them
+    that could not go the last time.
     """
 
     swept: int = 0
@@ -98,6 +100,7 @@ def sweep(*, dry_run: bool = False, by: str = "sweeper") -> SweepReport:
 
 
 def _sweep_expired() -> tuple[int, int]:
+    blobs = blob_store()
     swept, failed = 0, set[UUID]()
     in_a_row = 0
     while True:
@@ -114,7 +117,7 @@ def _sweep_expired() -> tuple[int, int]:
             )
             gone = []
             for artifact in _still_due(locked):
-                error = _removed(artifact.storage_key, artifact_id=str(artifact.pk))
+                error = _removed(blobs.delete, artifact.storage_key, artifact_id=str(artifact.pk))
                 if error:
                     failed.add(artifact.pk)
                     in_a_row += 1
@@ -141,15 +144,20 @@ def _still_due(locked: Iterable[Artifact]) -> list[Artifact]:
     return [artifact for artifact in locked if artifact.pk in still]
 
 
-def _removed(key: str, artifact_id: str = "") -> str:
+def _removed(remove: _Remove, key: str, artifact_id: str = "") -> str:
     """Removes a blob; returns the name of the error when that cannot be."""
     try:
-        blob_store().delete(key)
+        remove(key)
     except Exception as error:  # noqa: BLE001 - every storage has errors of its own
         named = {"artifact_id": artifact_id} if artifact_id else {"key": key}
-        logger.warning("sweep_failed", extra={**named, "error": type(error).__name__})
-        return type(error).__name__[:60]
+        logger.warning("sweep_failed", extra={**named, "error": _name_of(error)})
+        return _name_of(error)
     return ""
+
+
+def _name_of(error: Exception) -> str:
+    reason = error.reason if isinstance(error, StorageUnavailable) else ""
+    return (reason or type(error).__name__)[:60]
 
 
 # --- blobs without a row -----------------------------------------------------------------------
@@ -159,31 +167,30 @@ def _sweep_orphans() -> tuple[int, int, str]:
     """How many went, how many could not, and the name of what kept it from looking further."""
     gone = failed = 0
     try:
-        for keys in _orphans():
+        for keys, remove in _orphans():
             for key in keys:
-                if _removed(key):
+                if _removed(remove, key):
                     failed += 1
                 else:
                     gone += 1
     except Exception as error:  # noqa: BLE001 - a storage that cannot be listed now can be later
-        logger.warning("sweep_listing_failed", extra={"error": type(error).__name__})
-        return gone, failed + 1, type(error).__name__[:60]
+        logger.warning("sweep_listing_failed", extra={"error": _name_of(error)})
+        return gone, failed + 1, _name_of(error)
     return gone, failed, ""
 
 
-def _orphans() -> Iterable[list[str]]:
-    """Keys that no row names and that were written before the grace period began, in batches."""
+def _orphans() -> Iterator[tuple[list[str], _Remove]]:
+    """Keys that no row names and that were written, or begun, before the grace period began.
+
+    In batches, each with what removes it.
+    """
     with operations_session():
         before = now() - timedelta(hours=settings.ORPHAN_GRACE_HOURS)
-    batch: list[str] = []
-    for key, written in blob_store().listing():
-        if written < before:
-            batch.append(key)
-        if len(batch) == _BATCH:
-            yield _unknown(batch)
-            batch = []
-    if batch:
-        yield _unknown(batch)
+    blobs = blob_store()
+    for listing, remove in ((blobs.listing, blobs.delete), (blobs.unfinished, blobs.give_up)):
+        old = (key for key, written in listing() if written < before)
+        while batch := list(islice(old, _BATCH)):
+            yield _unknown(batch), remove
 
 
 def _unknown(keys: list[str]) -> list[str]:
@@ -202,7 +209,7 @@ def _forecast() -> SweepReport:
     with operations_session():
         due = Artifact.objects.expired().exclude(needed())
         swept, stuck = due.count(), due.stuck().count()
-    orphans = sum(len(keys) for keys in _orphans())
+    orphans = sum(len(keys) for keys, _ in _orphans())
     swept += sum(count for count, to_sweep in handed_over if to_sweep)
     return SweepReport(swept=swept, failed=stuck, orphans=orphans, expired=expired)
 

@@ -203,6 +203,8 @@ def _completed(upload: Upload, principal: Principal) -> Upload:
             expires_at=store.time_to_live(),
             limited=False,
         ) as artifact:
+            if artifact.byte_size != upload.received:
+                raise RuntimeError("the pieces of an upload do not add up")
             upload.state = UploadState.COMPLETE
             upload.artifact_id, upload.sha256 = artifact.pk, artifact.sha256
             upload.expires_at = None

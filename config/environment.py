@@ -53,15 +53,14 @@ def folder(name: str, default: Path) -> Path:
     return path
 
 
-def web_address(name: str, default: str) -> str:
+def web_address(
+    name: str, default: str, *, what: str = "people open, such as https://verbatim.example.org"
+) -> str:
     """A scheme and a host, without a path: `https://verbatim.example.org`."""
     value = text(name, default).rstrip("/")
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path or parts.query:
-        raise ImproperlyConfigured(
-            f"{name} must be the address people open, such as https://verbatim.example.org, "
-            f"not {value!r}."
-        )
+        raise ImproperlyConfigured(f"{name} must be the address {what}, not {value!r}.")
     return value
 
 

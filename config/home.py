@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import logging
-import uuid
 from collections.abc import Callable
 from http import HTTPStatus
 
 import redis
 from django.conf import settings
-from django.core.files.base import ContentFile
-from django.core.files.storage import storages
 from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from artifacts.blobs import STORAGE_ALIAS
+from artifacts.blobs import blob_store
+from artifacts.errors import StorageUnavailable
 from knowledge.ingest.jobs import oldest_waiting_seconds
 
 logger = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ def readyz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 - the shape of
 def _passes(name: str, check: Callable[[], None]) -> bool:
     try:
         check()
-    except (DatabaseError, InterfaceError, redis.RedisError, OSError) as error:
+    except (DatabaseError, InterfaceError, redis.RedisError, StorageUnavailable) as error:
         logger.warning("not_ready", extra={"check": name, "error": type(error).__name__})
         return False
     return True
@@ -90,10 +89,9 @@ def _broker() -> None:
 
 
 def _storage() -> None:
-    storage = storages[STORAGE_ALIAS]
-    # Two levels deep like a blob, so that the sweeper finds it should we die in between.
-    name = storage.save(f"00/00/{uuid.uuid4().hex}", ContentFile(b"ready?"))
-    storage.delete(name)
+    # A blob like any other, so that the sweeper finds it should we die in between.
+    blobs = blob_store()
+    blobs.delete(blobs.put(io.BytesIO(b"ready?")))
 
 
 _CHECKS: dict[str, Callable[[], None]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import secrets
 from pathlib import Path
@@ -200,6 +201,7 @@ FORMAT_MODULE_PATH = "config.formats"
 
 # --- bytes
 
+ARTIFACT_STORAGE = environment.choice("ARTIFACT_STORAGE", "files", ("files", "s3"))
 ARTIFACT_ROOT = environment.folder("ARTIFACT_ROOT", VAR / "blobs")
 ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
 CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
@@ -226,11 +228,13 @@ MAX_UPLOAD_BYTES = environment.number("MAX_UPLOAD_BYTES", 256 * 1024**2, least=1
 
 KNOWLEDGE_ADMISSION_POLICY = environment.text("KNOWLEDGE_ADMISSION_POLICY", "")
 
-STATIC_URL = "/static/"
-STATIC_ROOT = environment.folder("STATIC_ROOT", VAR / "static")
-STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
-    "artifacts": {
+# --- files
+
+
+def _blobs() -> dict[str, Any]:
+    if ARTIFACT_STORAGE == "s3":
+        return {"BACKEND": "artifacts.s3.BlobStorage", "OPTIONS": _bucket()}
+    return {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {
             "location": ARTIFACT_ROOT,
@@ -239,7 +243,44 @@ STORAGES = {
             "file_permissions_mode": 0o600,
             "directory_permissions_mode": 0o700,
         },
-    },
+    }
+
+
+def _bucket() -> dict[str, Any]:
+    if importlib.util.find_spec("storages") is None or importlib.util.find_spec("boto3") is None:
+        raise ImproperlyConfigured(
+            "ARTIFACT_STORAGE=s3 needs the extra 's3' of this project (django-storages and boto3)."
+        )
+    bucket = environment.text("ARTIFACT_S3_BUCKET", "")
+    if not bucket:
+        raise ImproperlyConfigured("ARTIFACT_STORAGE=s3 needs ARTIFACT_S3_BUCKET, a bucket's name.")
+    # The client reads them itself; one alone would be ignored without a word.
+    key = environment.text("AWS_ACCESS_KEY_ID", "")
+    if bool(key) != bool(environment.text("AWS_SECRET_ACCESS_KEY", "")):
+        raise ImproperlyConfigured(
+            "Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither where the machine has"
+            " a role of its own."
+        )
+    endpoint = environment.text("ARTIFACT_S3_ENDPOINT", "")
+    if endpoint:
+        environment.web_address(
+            "ARTIFACT_S3_ENDPOINT", "", what="of a store, such as https://s3.example.org"
+        )
+    # Elsewhere than at Amazon a region means little, but requests are signed with one.
+    region = environment.text("ARTIFACT_S3_REGION", "us-east-1" if endpoint else "")
+    return {
+        "bucket_name": bucket,
+        "endpoint_url": endpoint or None,
+        "region_name": region or None,
+        "location": environment.text("ARTIFACT_S3_PREFIX", "").strip("/"),
+    }
+
+
+STATIC_URL = "/static/"
+STATIC_ROOT = environment.folder("STATIC_ROOT", VAR / "static")
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "artifacts": _blobs(),
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 # A JSON body carries at most one piece of an upload or one query; files are streamed.

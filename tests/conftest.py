@@ -12,6 +12,7 @@ import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import django
@@ -62,14 +63,19 @@ def _start_services() -> None:
         SECRET_KEY="for-tests-only-" + "x" * 50,
         DJANGO_SETTINGS_MODULE="config.settings",
     )
-    for name in ("DEBUG", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "ARTIFACT_ROOT", "LOG_LEVEL"):
+    own = ("DEBUG", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "ARTIFACT_ROOT", "LOG_LEVEL")
+    for name in [*own, *(name for name in os.environ if name.startswith(("ARTIFACT_S3", "AWS_")))]:
         os.environ.pop(name, None)
+    os.environ["ARTIFACT_STORAGE"] = "files"
 
 
 if not _IS_WORKER:
     _start_services()
 # Now, so that conftests further down may import models.
 django.setup()
+
+from tests.buckets import Bucket, Store  # noqa: E402 - reads the settings
+from tests.storages import Storage, in_bucket, in_files  # noqa: E402
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -85,6 +91,28 @@ def _quick_settings(settings: Settings, tmp_path: Path) -> None:
     settings.WHITENOISE_USE_FINDERS = settings.WHITENOISE_AUTOREFRESH = True
 
 
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Store]:
+    """A store of buckets in a process of its own."""
+    with Store.running() as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(settings: Settings, monkeypatch: pytest.MonkeyPatch, s3: Store) -> Bucket:
+    """An empty bucket that blobs of this test go to."""
+    fresh = s3.make_bucket()
+    for name, value in fresh.environment().items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    settings.ARTIFACT_STORAGE = "s3"
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "artifacts": {"BACKEND": "artifacts.s3.BlobStorage", "OPTIONS": fresh.options()},
+    }
+    return fresh
+
+
 @pytest.fixture
 def blob_root(settings: Settings, tmp_path: Path) -> Path:
     """The folder that blobs of this test go to."""
@@ -94,3 +122,11 @@ def blob_root(settings: Settings, tmp_path: Path) -> Path:
     settings.ARTIFACT_ROOT = root
     settings.STORAGES = {**settings.STORAGES, "artifacts": {**artifacts, "OPTIONS": options}}
     return root
+
+
+@pytest.fixture(params=["files", "s3"])
+def storage(request: pytest.FixtureRequest, settings: Settings) -> Storage:
+    """Each kind of storage in turn."""
+    if request.param == "files":
+        return in_files(request.getfixturevalue("blob_root"))
+    return in_bucket(request.getfixturevalue("bucket"), settings)

@@ -8,7 +8,7 @@ from typing import IO
 from uuid import UUID
 
 from django.core.files.uploadedfile import UploadedFile
-from django.http import StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
@@ -20,6 +20,7 @@ from rest_framework.views import APIView
 
 from access.authentication import principal_of
 from access.serializers import ReadQuerySerializer
+from access.streaming import as_served
 from artifacts import store
 from artifacts.api.ranges import parse_range
 from artifacts.api.serializers import ArtifactSerializer, UploadSerializer
@@ -91,7 +92,7 @@ class ArtifactContentView(APIView):
         same = request.headers.get("If-Range", etag_of(artifact)) == etag_of(artifact)
         wanted = request.headers.get("Range") if same and request.method == "GET" else None
         try:
-            return download(artifact, wanted)
+            return download(request, artifact, wanted)
         except RangeNotSatisfiable as outside:
             response = Response(outside.problem(), status=outside.status)
             response["Content-Range"] = f"bytes */{artifact.byte_size}"
@@ -119,14 +120,19 @@ def etag_of(artifact: Artifact) -> str:
     return f'"{artifact.sha256}"'
 
 
-def download(artifact: Artifact, range_header: str | None = None) -> StreamingHttpResponse:
-    """The bytes as an attachment that no browser renders; also for the admin's downloads."""
+def download(
+    request: HttpRequest | Request, artifact: Artifact, range_header: str | None = None
+) -> StreamingHttpResponse:
+    """The bytes as an attachment that no browser renders; also for the admin's downloads.
+
+    A file that is not what was stored breaks off before its last bytes; see `CheckedStream`.
+    """
     wanted = parse_range(range_header, artifact.byte_size)
     start, end = wanted or (0, artifact.byte_size - 1)
     stream = store.open_bytes(artifact)
     essence = artifact.media_type.partition(";")[0].strip()
     response = StreamingHttpResponse(
-        _Blocks(stream, start, end - start + 1),
+        as_served(request, _Blocks(stream, start, end - start + 1)),
         status=HTTPStatus.PARTIAL_CONTENT if wanted else HTTPStatus.OK,
         content_type=essence if essence in _PLAIN_TYPES else store.UNKNOWN_MEDIA_TYPE,
     )
@@ -143,16 +149,13 @@ def download(artifact: Artifact, range_header: str | None = None) -> StreamingHt
     return response
 
 
-class _Blocks:
+class _Blocks(Iterator[bytes]):
     """The bytes a block at a time; closed by the response, also when nobody reads them."""
 
     def __init__(self, stream: IO[bytes], start: int, length: int) -> None:
         self._stream = stream
         self._left = length
         stream.seek(start)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
 
     def __next__(self) -> bytes:
         block = self._stream.read(min(_BLOCK, self._left)) if self._left > 0 else b""
