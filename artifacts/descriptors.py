@@ -28,17 +28,17 @@ def canonical(
     )
 
 
-def descriptor_id(described: bytes) -> str:
-    return hashlib.sha256(described).hexdigest()
+def descriptor_id(said: bytes) -> str:
+    return hashlib.sha256(said).hexdigest()
 
 
-def describe(artifact: Artifact) -> SourceDescriptor:
-    """Makes the descriptor of a source, in the transaction that makes the source.
+def canonical_of(artifact: Artifact) -> bytes:
+    """The descriptor of an artifact, made of its row.
 
     Its path names the original by its id: where a storage keeps the bytes is no part of what they
     are.
     """
-    described = canonical(
+    return canonical(
         path=f"artifacts/{artifact.pk}",
         sha256=artifact.sha256,
         attribution=artifact.attribution,
@@ -46,9 +46,20 @@ def describe(artifact: Artifact) -> SourceDescriptor:
         media_type=artifact.media_type,
         size=artifact.byte_size,
     )
+
+
+def describe(artifact: Artifact) -> SourceDescriptor:
+    """Makes the descriptor of a source, in the transaction that makes the source."""
+    said = canonical_of(artifact)
     return SourceDescriptor.objects.create(
-        descriptor_id=descriptor_id(described),
+        descriptor_id=descriptor_id(said),
         tenant_id=artifact.tenant_id,
         artifact=artifact,
-        canonical=described.decode(),
+        canonical=said.decode(),
     )
+
+
+def described(artifact: Artifact) -> SourceDescriptor:
+    """The descriptor of an artifact, made now unless it has one; the caller holds its row."""
+    known = SourceDescriptor.objects.filter(artifact=artifact).first()
+    return known or describe(artifact)

@@ -6,7 +6,7 @@ import hashlib
 import io
 import mimetypes
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from access.clock import now
@@ -47,6 +47,14 @@ def register_read_rule(origin: ArtifactOrigin, rule: ReadRule) -> None:
     project, or of none.
     """
     _read_rules[origin] = rule
+
+
+_shared_rules: list[ReadRule] = []
+
+
+def register_shared_rule(rule: ReadRule) -> None:
+    """Lets a layer above say which artifacts others may read besides those who could anyway."""
+    _shared_rules.append(rule)
 
 
 KeepRule = Callable[[], Q]
@@ -157,6 +165,30 @@ def get(principal: Principal, artifact_id: UUID, *, current_scope: str | None = 
     return artifact
 
 
+def readable(principal: Principal, *, current_scope: str | None = None) -> QuerySet[Artifact]:
+    """What the principal may read now, in the caller's session."""
+    return Artifact.objects.exclude(expires_at__lte=Now()).filter(
+        _readable_by(principal, current_scope)
+    )
+
+
+def keep_for_good(artifact_ids: Iterable[UUID]) -> list[Artifact]:
+    """Takes the time off artifacts whose time is not up, in the caller's transaction.
+
+    The sweeper and whoever else would keep or expire one of them takes turns with the caller.
+    Returns those that are there.
+    """
+    locked = list(
+        Artifact.objects.exclude(expires_at__lte=Now())
+        .filter(pk__in=list(artifact_ids))
+        .order_by("pk")
+        .select_for_update()
+    )
+    due = [one.pk for one in locked if one.expires_at is not None]
+    Artifact.objects.filter(pk__in=due).update(expires_at=None)
+    return locked
+
+
 def media_type_of(filename: str) -> str:
     """What a file's name says of its media type."""
     if filename.lower().endswith((".md", ".markdown")):
@@ -232,6 +264,8 @@ def _readable_by(principal: Principal, current_scope: str | None) -> Q:
     own = Q(principal_id=principal.principal_id) & ~Q(origin__in=list(_read_rules))
     for origin, rule in _read_rules.items():
         own |= Q(origin=origin) & rule(principal, current_scope)
+    for shared in _shared_rules:
+        own |= shared(principal, current_scope)
     return own
 
 

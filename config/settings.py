@@ -317,6 +317,7 @@ SPECTACULAR_SETTINGS = {
         "VisibilityEnum": ["principal", "project", "tenant"],
         "ProposedVisibilityEnum": ["project", "tenant"],
         "OmittedReasonEnum": ["floor", "cap", "budget", "passages", "duplicate"],
+        "RecordKindEnum": ["page", "claim", "relationship"],
         "EmptyReasonEnum": ["disabled", "below_floor", "budget"],
     },
 }

@@ -37,6 +37,10 @@ from knowledge.core.types import (
     RechunkResult,
     SearchResult,
 )
+from knowledge.evidence.reading import ResolvedEvidence, get_record, resolve_evidence
+from knowledge.evidence.records import Records
+from knowledge.evidence.removing import RecordRemoval, remove_record
+from knowledge.evidence.writing import WrittenRevision
 from knowledge.ingest import attachments, jobs, proposals, rechunking
 from knowledge.ingest.attempt import Attempt, ignore_progress
 from knowledge.ingest.handing_in import hand_in
@@ -87,6 +91,46 @@ class KnowledgeStore:
     def vectors(self) -> VectorSink | None:
         """Where this installation keeps its vectors, when it has an embedder."""
         return self.ingestor.embedding.vectors if self.ingestor.embedding else None
+
+    @property
+    def records(self) -> Records:
+        """Writes of records that cite; see `Records`."""
+        return Records(secret_scanner=self.ingestor.secret_scanner)
+
+    def get_record(
+        self,
+        record_id: UUID,
+        principal: Principal,
+        *,
+        current_scope: str | None = None,
+        revision: int | None = None,
+    ) -> WrittenRevision:
+        """A record as its latest revision has it, or as an earlier one had."""
+        return get_record(record_id, principal, current_scope=current_scope, revision=revision)
+
+    def resolve_evidence(
+        self,
+        record_id: UUID,
+        principal: Principal,
+        *,
+        current_scope: str | None = None,
+        revision: int | None = None,
+    ) -> tuple[WrittenRevision, list[ResolvedEvidence]]:
+        """A revision, and where each of its citations leads for whoever asks."""
+        return resolve_evidence(
+            record_id, principal, current_scope=current_scope, revision=revision
+        )
+
+    def remove_record(
+        self,
+        record_id: UUID,
+        principal: Principal,
+        *,
+        current_scope: str | None = None,
+        reason: str = "",
+    ) -> RecordRemoval:
+        """Removes a record with its history; its originals stay. See `remove_record`."""
+        return remove_record(record_id, principal, current_scope=current_scope, reason=reason)
 
     def ingest(
         self, request: IngestRequest, principal: Principal, attempt: Attempt | None = None

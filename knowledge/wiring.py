@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 from access.audit import AccessChange, register_recorder
 from access.principal import Principal
 from artifacts.models import ArtifactOrigin
-from artifacts.store import register_keep_rule, register_read_rule
+from artifacts.store import register_keep_rule, register_read_rule, register_shared_rule
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.registration import registered_extractors
 from knowledge.adapters.injection import RuleInstructionScanner
@@ -36,6 +36,7 @@ from knowledge.models import (
     ChunkSet,
     DocumentVersion,
     KnowledgeEvent,
+    RecordSource,
     RetentionProposal,
     UnfinishedVersion,
     VisibilitySpace,
@@ -126,7 +127,8 @@ def register_access_log() -> None:
 def register_read_rules() -> None:
     """A document's source may be read by whoever may see the document.
 
-    The snapshot of a proposal may be read by those who decide on it, and by who proposed it.
+    The snapshot of a proposal may be read by those who decide on it, and by who proposed it. What
+    was kept for a record is for whoever may see the record; a record opens no document's source.
     """
 
     def source_rule(principal: Principal, current_scope: str | None) -> Q:
@@ -144,6 +146,12 @@ def register_read_rules() -> None:
     def snapshot_rule(principal: Principal, current_scope: str | None) -> Q:  # noqa: ARG001
         return Q() if principal.operator else Q(principal_id=principal.principal_id)
 
+    def cited_rule(principal: Principal, current_scope: str | None) -> Q:
+        spaces = VisibilitySpace.objects.visible_to(resolve_scope(principal, current_scope))
+        citing = RecordSource.objects.filter(artifact_id=OuterRef("pk"), record__space__in=spaces)
+        return ~Q(origin=ArtifactOrigin.KNOWLEDGE_SOURCE) & Q(Exists(citing))
+
+    register_shared_rule(cited_rule)
     register_read_rule(ArtifactOrigin.KNOWLEDGE_SOURCE, source_rule)
     register_read_rule(ArtifactOrigin.PROPOSAL, snapshot_rule)
 
@@ -151,7 +159,8 @@ def register_read_rules() -> None:
 def register_keep_rules() -> None:
     """The source of a version, finished or not, is kept for as long as the version.
 
-    So is the file of an attachment, and the snapshot of a proposal.
+    So is the file of an attachment, and the snapshot of a proposal; and whatever a record has ever
+    cited, but for the sources of documents, which go with theirs.
     """
 
     def held() -> Q:
@@ -161,7 +170,9 @@ def register_keep_rules() -> None:
             Attachment.objects.filter(artifact=OuterRef("pk")),
             RetentionProposal.objects.filter(snapshot=OuterRef("pk")),
         )
-        # Each by its unique index: few artifacts are due, and there are many versions.
-        return reduce(or_, (Q(Exists(rows)) for rows in holders))
+        cited = RecordSource.objects.filter(artifact_id=OuterRef("pk"))
+        of_record = ~Q(origin=ArtifactOrigin.KNOWLEDGE_SOURCE) & Q(Exists(cited))
+        # Each by its index: few artifacts are due, and there are many versions.
+        return reduce(or_, (Q(Exists(rows)) for rows in holders)) | of_record
 
     register_keep_rule(held)

@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
 
 from django.apps import apps
 from django.db import connection
 
 from access.models import ApiKey
 from access.principal import Principal
-from access.tenancy import operations_session
+from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
 from artifacts import store as artifacts
 from artifacts.models import Artifact
+from knowledge.core.records import Expected, Placement, Writing
 from knowledge.core.types import (
     IngestRequest,
     IngestResult,
@@ -25,7 +27,8 @@ from knowledge.core.types import (
     SearchResult,
     Visibility,
 )
-from knowledge.models import BulkTask, IngestJob
+from knowledge.evidence.writing import WrittenRevision
+from knowledge.models import BulkTask, DocumentVersion, IngestJob
 from knowledge.wiring import store
 
 
@@ -160,3 +163,39 @@ def footprint(blob_root: Path, *, without: Iterable[str] = ()) -> dict[str, Any]
         if path.is_file()
     )
     return counted
+
+
+def writing(**given: Any) -> Writing:
+    """What a person says with a write of a record, under a request id of its own."""
+    return Writing(**{"request_id": uuid4(), "origin_trust": OriginTrust.USER, **given})
+
+
+def everywhere(visibility: Visibility = Visibility.TENANT, **given: Any) -> Placement:
+    if visibility is Visibility.PROJECT:
+        given.setdefault("project_scope", "apollo")
+    return Placement(visibility=visibility, **given)
+
+
+def seen(written: WrittenRevision) -> Expected:
+    """What whoever writes next has to have seen."""
+    return Expected(
+        record_id=written.record.pk, revision=written.row.revision, sha256=written.row.sha256
+    )
+
+
+def source_of(admitted: IngestResult, tenant: str = "acme") -> str:
+    """The descriptor of a document's source."""
+    with tenant_session(tenant):
+        version = DocumentVersion.objects.select_related("source__descriptor").get(
+            document_id=admitted.document_id, version=admitted.version
+        )
+        return version.source.descriptor.pk
+
+
+def save_page(by: Principal | None = None, **given: Any) -> WrittenRevision:
+    """A new page of a person, or the next revision of one that is `expected`."""
+    told = given.pop("writing", None) or writing()
+    if "expected" not in given:
+        given.setdefault("placement", everywhere())
+    given = {"title": "Pumps", "body": "The pump is started by hand.", **given}
+    return store().records.save_page(by or principal(), told, **given)

@@ -9,10 +9,11 @@ from django.db import connection
 
 from access.clock import now
 
-__all__ = ["hold_against_deletion", "lock_document", "lock_for_deletion", "now"]
+__all__ = ["hold_against_deletion", "lock_document", "lock_for_deletion", "lock_request", "now"]
 
 # Beside the lock of the writers (seed 0): readers must not wait for an ingest.
 _DELETION = 1
+_REQUEST = 2
 
 
 def lock_document(document_id: UUID) -> None:
@@ -50,3 +51,11 @@ def hold_against_deletion(document_ids: Iterable[UUID]) -> None:
                 " FROM unnest(%s::text[]) AS one",
                 [_DELETION, ids],
             )
+
+
+def lock_request(*named: str) -> None:
+    """Makes two calls of one request take turns, before there is a row of it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", ["\n".join(named), _REQUEST]
+        )

@@ -830,16 +830,26 @@ class DeletionReceiptSerializer(serializers.Serializer[Any]):
         choices=[PENDING_SWEEP, SWEPT],
         help_text="`pending_sweep` until the sweeper has removed the bytes of every source.",
     )
+    records = serializers.ListField(
+        child=serializers.UUIDField(),
+        help_text="Records that you may see and that cite its sources. They stay: they were never"
+        " the document's.",
+    )
 
 
-class DeletedSerializer(serializers.Serializer[Any]):
-    """The problem `deleted`."""
+class ProblemSerializer(serializers.Serializer[Any]):
+    """An error by RFC 9457; `code` is stable, and some have members of their own."""
 
     type = serializers.CharField()
     title = serializers.CharField()
     status = serializers.IntegerField()
     code = serializers.CharField()
     detail = serializers.CharField()
+
+
+class DeletedSerializer(ProblemSerializer):
+    """The problem `deleted`."""
+
     deleted_at = serializers.DateTimeField()
     deletion_id = serializers.UUIDField(help_text="Its receipt: `/v1/deletions/{deletion_id}`.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from knowledge.api import conversations, evidence, proposals, views
+from knowledge.api import conversations, evidence, proposals, records, views
 
 urlpatterns = [
     path("v1/tools/knowledge.search", views.SearchView.as_view(), name="search"),
@@ -47,5 +47,39 @@ urlpatterns = [
     path("v1/documents", views.DocumentsView.as_view(), name="documents"),
     path("v1/documents/<uuid:document_id>", views.DocumentView.as_view(), name="document"),
     path("v1/documents/<uuid:document_id>/versions", views.VersionsView.as_view(), name="versions"),
+    path("v1/records", records.RecordsView.as_view(), name="records"),
+    path("v1/records/pages", records.PagesView.as_view(), name="record-pages"),
+    path("v1/records/claims", records.ClaimsView.as_view(), name="record-claims"),
+    path(
+        "v1/records/relationships",
+        records.RelationshipsView.as_view(),
+        name="record-relationships",
+    ),
+    path("v1/records/<uuid:record_id>", records.RecordView.as_view(), name="record"),
+    path(
+        "v1/records/<uuid:record_id>/revisions",
+        records.RevisionsView.as_view(),
+        name="record-revisions",
+    ),
+    path(
+        "v1/records/<uuid:record_id>/evidence",
+        records.RecordEvidenceView.as_view(),
+        name="record-evidence",
+    ),
+    path(
+        "v1/records/<uuid:record_id>/annotations",
+        records.AnnotationsView.as_view(),
+        name="record-annotations",
+    ),
+    path(
+        "v1/records/<uuid:record_id>/corrections",
+        records.CorrectionsView.as_view(),
+        name="record-corrections",
+    ),
+    path(
+        "v1/records/<uuid:record_id>/reconcile",
+        records.ReconcileView.as_view(),
+        name="record-reconcile",
+    ),
     path("v1/deletions/<uuid:deletion_id>", views.DeletionView.as_view(), name="deletion"),
 ]

@@ -348,3 +348,82 @@ class QuoteElsewhere(KnowledgeError, Malformed):
 
     code = "quote_elsewhere"
     status = 422
+
+
+class InvalidRecord(KnowledgeError, Malformed):
+    """The record cannot be written like this."""
+
+    code = "invalid_record"
+    status = 400
+
+
+class RevisionConflict(KnowledgeError):
+    """The record has another revision than the one that this write has seen; read it again."""
+
+    code = "revision_conflict"
+    status = 409
+
+
+class RequestConflict(KnowledgeError):
+    """This request id was used for something else; a new request takes a new one."""
+
+    code = "request_conflict"
+    status = 409
+
+
+class SchemaMismatch(KnowledgeError):
+    """Records are written in another schema than the one that was expected."""
+
+    code = "schema_mismatch"
+    status = 409
+
+
+class WrongKind(KnowledgeError):
+    """This cannot be done to a record of this kind."""
+
+    code = "wrong_record_kind"
+    status = 409
+
+
+class EvidenceRefused(KnowledgeError):
+    """The evidence does not hold, so nothing was changed.
+
+    `position` is that of the citation in its list, `list` which list that is.
+    """
+
+    code = "evidence_refused"
+    status = 422
+
+    def at(self, position: int, of: str = "evidence") -> EvidenceRefused:
+        """The same, of a citation in a list."""
+        return type(self)(self.detail, **{**self.members, "list": of, "position": position})
+
+
+class EvidenceMissing(EvidenceRefused):
+    """A claim or a relationship stands on evidence; this one would have none."""
+
+    code = "evidence_missing"
+
+
+class EvidenceUnknownSource(EvidenceRefused):
+    """There is no source by this id that you may read."""
+
+    code = "evidence_unknown_source"
+
+
+class EvidenceLinesOutOfRange(EvidenceRefused):
+    """The source has no such lines."""
+
+    code = "evidence_lines_out_of_range"
+
+
+class EvidenceWithoutText(EvidenceRefused):
+    """The source is kept and can be downloaded, but has no text whose lines or words could be cited."""
+
+    code = "evidence_without_text"
+
+
+class QuoteNotFound(EvidenceRefused):
+    """The source does not say this letter by letter."""
+
+    code = "quote_not_found"

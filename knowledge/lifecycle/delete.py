@@ -33,6 +33,7 @@ from knowledge.models import (
     GoldenAnswer,
     IngestJob,
     KnowledgeEvent,
+    RecordSource,
     RetentionProposal,
     TracedPassage,
     UnfinishedVersion,
@@ -68,7 +69,7 @@ def delete_document(
             unfinished = UnfinishedVersion.objects.filter(document_id=document_id).first()
             document = _document(document_id, principal, scope, unfinished)
             doomed = _Doomed(document_id, document, unfinished)
-            return _delete(doomed, principal, vectors, reason=reason)
+            return _delete(doomed, principal, vectors, scope=scope, reason=reason)
     except LegalHold:
         with tenant_session(principal.tenant_id):
             record_legal_hold(document_id, principal)
@@ -90,7 +91,9 @@ def withdraw_document(
         return None
     if document is not None and document.legal_hold:
         raise LegalHold
-    return _delete(_Doomed(document_id, document, unfinished), principal, vectors, reason=reason)
+    doomed = _Doomed(document_id, document, unfinished)
+    scope = resolve_scope(principal, None)
+    return _delete(doomed, principal, vectors, scope=scope, reason=reason)
 
 
 def record_legal_hold(document_id: UUID, principal: Principal) -> None:
@@ -156,7 +159,12 @@ class _Doomed:
 
 
 def _delete(
-    doomed: _Doomed, principal: Principal, vectors: VectorSink | None, *, reason: str
+    doomed: _Doomed,
+    principal: Principal,
+    vectors: VectorSink | None,
+    *,
+    scope: ReadScope,
+    reason: str,
 ) -> Deletion:
     document_id, document = doomed.document_id, doomed.document
     # Searches that are about to show it record that first; what they record is scrubbed below.
@@ -211,6 +219,9 @@ def _delete(
     if any(deletion.left.values()):
         raise DeletionIncomplete(left=deletion.left)
     deletion.save(force_insert=True)
+    # After the descriptors, which whoever is writing a record holds first. Records were never the
+    # document's: they stay, and know now what became of their source.
+    records = RecordSource.objects.filter(artifact_id__in=list(sources)).update(deletion=deletion)
     _record(
         KnowledgeEvent.DELETED,
         document_id,
@@ -219,10 +230,11 @@ def _delete(
             "deletion_id": str(deletion_id),
             "reason": reason,
             **gone,
+            "records": records,
             "source_artifact_ids": [str(source) for source in sources],
         },
     )
-    return Deletion.objects.with_bytes().get(pk=deletion_id)
+    return Deletion.objects.with_bytes().with_records(scope).get(pk=deletion_id)
 
 
 def _left(deletion: Deletion, vectors: VectorSink | None) -> Mapping[str, int]:

@@ -47,7 +47,8 @@ def deletion_of(
     """The receipt, for whoever could have seen the document; `NotFound` otherwise."""
     scope = resolve_scope(principal, current_scope)
     with tenant_session(principal.tenant_id):
-        deletion = Deletion.objects.visible_to(scope).with_bytes().filter(pk=deletion_id).first()
+        seen = Deletion.objects.visible_to(scope).with_bytes().with_records(scope)
+        deletion = seen.filter(pk=deletion_id).first()
     if deletion is None:
         raise NotFound
     return deletion

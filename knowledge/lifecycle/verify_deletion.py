@@ -51,6 +51,8 @@ _MAY_NAME: Final[Mapping[str, tuple[str, str]]] = {
         "a scrubbed golden answer",
         "(t.deleted_at IS NOT NULL AND t.quote = '' AND t.found_in = '{}')",
     ),
+    "knowledge_recordsource": ("a record that cites it", "true"),
+    "knowledge_recordrevision": ("a record that cites it", "true"),
     "artifacts_upload": ("an upload of the caller's own", "true"),
     "artifacts_artifact": (
         "bytes that wait for the sweeper",
@@ -77,6 +79,8 @@ _MAY_SAY: Final[Mapping[str, tuple[str, str]]] = {
         "t.document_id IS DISTINCT FROM %(document)s",
     ),
     "knowledge_goldenquestion": ("what an operator asks", "true"),
+    "knowledge_record": ("a record that quotes it", "true"),
+    "knowledge_recordrevision": ("a record that quotes it", "true"),
     "knowledge_goldenanswer": ("another document", "t.document_id <> %(document)s"),
     "artifacts_artifact": (
         "an artifact of the caller's own",

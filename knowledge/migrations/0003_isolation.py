@@ -25,6 +25,27 @@ INDEX_OF_ADMITTED = migrations.RunSQL(
     reverse_sql="ALTER TABLE knowledge_chunk_index DROP CONSTRAINT chunk_index_of_admitted",
 )
 
+# A revision is made, and goes with its record; nobody writes history anew.
+REVISIONS_STAY = migrations.RunSQL(
+    sql=[
+        """
+        CREATE FUNCTION knowledge_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            RAISE EXCEPTION 'a revision of a record cannot be changed'
+                USING ERRCODE = 'integrity_constraint_violation';
+        END $$
+        """,
+        (
+            "CREATE TRIGGER knowledge_revision_stays BEFORE UPDATE ON knowledge_recordrevision"
+            " FOR EACH ROW EXECUTE FUNCTION knowledge_refuse_change()"
+        ),
+    ],
+    reverse_sql=[
+        "DROP TRIGGER knowledge_revision_stays ON knowledge_recordrevision",
+        "DROP FUNCTION knowledge_refuse_change()",
+    ],
+)
+
 
 class Migration(migrations.Migration):
     dependencies = [("knowledge", "0002_tables")]
@@ -58,6 +79,10 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_goldenanswer"),
         tenant_isolation("knowledge_goldenrun"),
         tenant_isolation("knowledge_goldenresult"),
+        tenant_isolation("knowledge_record"),
+        tenant_isolation("knowledge_recordrevision"),
+        tenant_isolation("knowledge_recordsource"),
         INDEX_STORAGE,
         INDEX_OF_ADMITTED,
+        REVISIONS_STAY,
     ]

@@ -20,6 +20,7 @@ from knowledge.models.index import ChunkIndex, TermDelta, TermStatistic
 from knowledge.models.job import IngestJob
 from knowledge.models.preturn import PreturnPolicy
 from knowledge.models.proposal import RetentionProposal
+from knowledge.models.record import Record, RecordRevision, RecordSource
 from knowledge.models.trace import RecallTrace, TracedPassage
 from knowledge.models.unfinished import UnfinishedVersion
 
@@ -49,6 +50,9 @@ __all__ = [
     "PreturnPolicy",
     "QuarantinedChunk",
     "RecallTrace",
+    "Record",
+    "RecordRevision",
+    "RecordSource",
     "RefusalCount",
     "RetentionProposal",
     "TermDelta",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, Value
 
 from artifacts.models import Artifact
 from knowledge.core.scope import ReadScope
@@ -35,6 +36,13 @@ class DeletionQuerySet(models.QuerySet["Deletion"]):
         """With `bytes_left`: whether any of its sources still has a row, and so bytes."""
         sources = Artifact.objects.filter(_IsOneOf(F("pk"), OuterRef("sources")))
         return self.annotate(bytes_left=Exists(sources))
+
+    def with_records(self, scope: ReadScope) -> DeletionQuerySet:
+        """With `records`: the ids of records that a caller may see and that cite its sources."""
+        seen = Q(citing__record__space__in=VisibilitySpace.objects.visible_to(scope))
+        return self.annotate(
+            records=ArrayAgg("citing__record", filter=seen, distinct=True, default=Value([]))
+        )
 
 
 class Deletion(models.Model):

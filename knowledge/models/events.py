@@ -42,6 +42,16 @@ class KnowledgeEvent(models.Model):
     PROPOSAL_APPROVED = "knowledge.proposal.approved"
     PROPOSAL_DECLINED = "knowledge.proposal.declined"
     PROPOSAL_EXPIRED = "knowledge.proposal.expired"
+    RECORD_CREATED = "knowledge.record.created"
+    RECORD_SAVED = "knowledge.record.saved"
+    RECORD_CORRECTED = "knowledge.record.corrected"
+    RECORD_ANNOTATED = "knowledge.record.annotated"
+    RECORD_RECONCILED = "knowledge.record.reconciled"
+    RECORD_RESCOPED = "knowledge.record.rescoped"
+    RECORD_HELD = "knowledge.record.held"
+    RECORD_HOLD_LIFTED = "knowledge.record.hold_lifted"
+    RECORD_DELETED = "knowledge.record.deleted"
+    RECORD_DELETE_REFUSED = "knowledge.record.delete_refused"
 
     tenant_id = models.CharField(max_length=100)
     name = models.CharField(max_length=100)

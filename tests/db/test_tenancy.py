@@ -18,6 +18,7 @@ from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
 from artifacts import uploads
 from knowledge.core.admission import PiiRules
+from knowledge.core.records import Evidence
 from knowledge.core.types import BulkAction, IngestProgress, IngestRequest, Visibility
 from knowledge.ingest.attempt import Attempt
 from knowledge.lifecycle.figures import roll_up
@@ -27,7 +28,7 @@ from knowledge.retrieval import lexical
 from knowledge.retrieval.citations import Cited
 from knowledge.wiring import store
 from tests.factories import make_attachment, make_golden_run, make_proposal
-from tests.support import admit, ask, bearer, principal, upload
+from tests.support import admit, ask, bearer, principal, save_page, source_of, upload
 
 TENANT_TABLES = [
     model
@@ -70,9 +71,9 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         )
         make_golden_run(tenant, pumps.chunk_ids[0])
         searched = ask("pump", by=principal(tenant=tenant))
-        cited = Cited(chunk_id=searched.passages[0].candidate.chunk_id)
+        quoted = Cited(chunk_id=searched.passages[0].candidate.chunk_id)
         store().record_answer(
-            searched.trace_id, principal(tenant=tenant), answered=True, citations=[cited]
+            searched.trace_id, principal(tenant=tenant), answered=True, citations=[quoted]
         )
         gone = admit(f"The {tenant} hose is gone.\n", by=principal(tenant=tenant))
         store().delete(gone.document_id, principal(tenant=tenant))
@@ -82,6 +83,8 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         empty = uploads.Piece(offset=0, content=b"", sha256=sha256(b"").hexdigest(), final=True)
         uploads.attach(principal(tenant=tenant), uuid4(), empty, filename="empty.txt")
         make_proposal(tenant)
+        cited = Evidence(source=source_of(pumps, tenant))
+        save_page(principal(tenant=tenant), evidence=[cited])
         operator = Principal.for_operator(tenant, "olga")
         store().begin_bulk(BulkAction.HOLD, [uuid4()], operator, reason="test")
         set_pii_policy(PiiRules(verdicts={}), operator)

@@ -8,6 +8,7 @@ only told to whoever has to send the file again.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable, Iterator
 
 from knowledge.core.errors import BinaryContent, UndecodableText
 
@@ -49,18 +50,7 @@ def decode(content: bytes, *, charset: str | None) -> str:
     hint at the likely encoding, and `BinaryContent` for text with NUL characters. Neither says
     what stands there.
     """
-    mark, encoding = _byte_order_mark(content)
-    if encoding is None:
-        encoding = _stated(charset) if charset else "utf-8"
-        if not charset and (order := _utf_16_without_mark(content)):
-            raise UndecodableText(
-                f"This looks like {order} without a byte order mark. Save it as UTF-8, or state "
-                "its charset in the media type.",
-                offset=0,
-                likely_encoding=order,
-            )
-        if encoding in {"utf-8", "ascii"} and b"\0" in content:
-            raise BinaryContent(offset=content.index(b"\0"))
+    mark, encoding = _encoding(content, charset)
     text, wrong = _strictly(content[len(mark) :], encoding)
     if wrong is not None:
         offset = wrong + len(mark)
@@ -75,6 +65,52 @@ def decode(content: bytes, *, charset: str | None) -> str:
     if "\0" in text:
         raise BinaryContent
     return text
+
+
+def decoded_blocks(blocks: Iterable[bytes], *, charset: str | None) -> Iterator[str]:
+    """What `decode` gives for all the bytes together, a block at a time.
+
+    Raises `UndecodableText` and `BinaryContent`, perhaps after some of the text.
+    """
+    decoder: codecs.IncrementalDecoder | None = None
+    for block in blocks:
+        rest = block
+        if decoder is None:
+            mark, encoding = _encoding(block, charset)
+            decoder = codecs.getincrementaldecoder(encoding)("strict")
+            rest = block[len(mark) :]
+        yield _decoded(decoder, rest)
+    if decoder is not None:
+        yield _decoded(decoder, b"", final=True)
+
+
+def _decoded(decoder: codecs.IncrementalDecoder, content: bytes, *, final: bool = False) -> str:
+    try:
+        text = decoder.decode(content, final)
+    except UnicodeDecodeError:
+        text = None  # Python's own error would carry the content along
+    if text is None:
+        raise UndecodableText
+    if "\0" in text:
+        raise BinaryContent
+    return text
+
+
+def _encoding(content: bytes, charset: str | None) -> tuple[bytes, str]:
+    """The byte order mark, if any, and the encoding, by what the content begins with."""
+    mark, encoding = _byte_order_mark(content)
+    if encoding is None:
+        encoding = _stated(charset) if charset else "utf-8"
+        if not charset and (order := _utf_16_without_mark(content)):
+            raise UndecodableText(
+                f"This looks like {order} without a byte order mark. Save it as UTF-8, or state "
+                "its charset in the media type.",
+                offset=0,
+                likely_encoding=order,
+            )
+        if encoding in {"utf-8", "ascii"} and b"\0" in content:
+            raise BinaryContent(offset=content.index(b"\0"))
+    return mark, encoding
 
 
 def byte_order_mark(content: bytes) -> str | None:

@@ -1,0 +1,411 @@
+"""Records that cite: pages, claims, relationships, their revisions and their evidence."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from knowledge.api import record_shapes as shapes
+from knowledge.api.pagination import RecordPages, RevisionPages
+from knowledge.api.serializers import ProblemSerializer
+from knowledge.api.views import KnowledgeView, parsed, query_of
+from knowledge.core.records import RecordKind, Representation
+from knowledge.evidence.writing import WrittenRevision
+from knowledge.wiring import store
+
+_PROBLEM = "application/problem+json"
+_REFUSED = OpenApiResponse(
+    ProblemSerializer,
+    description="`evidence_unknown_source`: no source that you may read now."
+    " `evidence_lines_out_of_range`, `quote_not_found`: it has no such lines, or not these words."
+    " `evidence_without_text`: a file without lines or words to cite. `evidence_missing`: a claim,"
+    " a relationship or an annotation without evidence. With `list` (`evidence` or `attachments`)"
+    " and `position`. `secret_found`: with `findings`. Nothing was changed.",
+)
+_CONFLICT = OpenApiResponse(
+    ProblemSerializer,
+    description="`revision_conflict`: another revision is the latest, `revision` with its `hash`."
+    " `request_conflict`: the request id was used for something else. `wrong_record_kind`: not for"
+    " a record of this kind.",
+)
+_INVALID = OpenApiResponse(
+    ProblemSerializer,
+    description="`malformed`, `invalid_record` (with `field`), `invalid_title`, `reason_missing`.",
+)
+_FORBIDDEN = OpenApiResponse(
+    ProblemSerializer,
+    description="`scope_missing`, `untrusted_origin`, `project_forbidden`,"
+    " `sensitivity_above_ceiling`.",
+)
+_NOT_FOUND = OpenApiResponse(
+    ProblemSerializer, description="`not_found`: also for what you may not see."
+)
+_READ = {(404, _PROBLEM): _NOT_FOUND}
+_WRITE = {
+    (400, _PROBLEM): _INVALID,
+    (403, _PROBLEM): _FORBIDDEN,
+    (404, _PROBLEM): _NOT_FOUND,
+    (409, _PROBLEM): _CONFLICT,
+    (422, _PROBLEM): _REFUSED,
+}
+
+_ID = "5e0c7a94-6f0e-4f9c-9f63-0a8a4f3c1d20"
+_HASH = "9b2ae1f1c9e8bb4d0cf2f0a0f3d3c5a7be7be2a2a85b1be59a7a5b8a0e1c6f43"
+_SOURCE = "4f1c2a9e0b7d63c58a9f0e1d2c3b4a5968778695a4b3c2d1e0f9a8b7c6d5e4f3"
+_CITED = {"source": _SOURCE, "start_line": 12, "end_line": 12, "quote": "Drain the node first."}
+_REQUEST = {"request_id": "0190f1c2-6d5e-7c3a-9b1e-2f6a8c4d7e10", "origin_trust": "USER"}
+_SEEN = {"expected_revision": 1, "expected_hash": _HASH}
+_ANSWER = {
+    "record_id": _ID,
+    "kind": "claim",
+    "visibility": "tenant",
+    "project_scope": None,
+    "sensitivity": "internal",
+    "principal_id": "alice",
+    "legal_hold": False,
+    "created_at": "2026-07-28T09:00:00Z",
+    "latest_revision": 1,
+    "latest_hash": _HASH,
+    "revision": 1,
+    "hash": _HASH,
+    "previous_hash": "",
+    "change": "created",
+    "by": "alice",
+    "at": "2026-07-28T09:00:00Z",
+    "reason": "",
+    "schema": "record-1",
+    "representation": "compact",
+    "content": {"statement": "A node is drained before it is restarted."},
+    "evidence": [_CITED],
+    "annotations": [],
+}
+
+
+def _asking(name: str, **given: Any) -> OpenApiExample:
+    return OpenApiExample(name, request_only=True, value={**_REQUEST, **given})
+
+
+def _written(written: WrittenRevision) -> Response:
+    """201 for what made the record, also when the same is asked again."""
+    status = HTTPStatus.CREATED if written.row.revision == 1 else HTTPStatus.OK
+    return Response(shapes.RecordSerializer(written).data, status=status)
+
+
+class RecordsView(KnowledgeView):
+    """The records that the caller may see."""
+
+    @extend_schema(
+        operation_id="records_list",
+        parameters=[shapes.RecordsQuerySerializer],
+        responses={200: shapes.RecordSummarySerializer(many=True)},
+    )
+    def get(self, request: Request) -> Response:
+        """Lists records, newest first, a page at a time: of a kind, or citing a source."""
+        asked = query_of(shapes.RecordsQuerySerializer, request)
+        pages = RecordPages(
+            self.principal(),
+            asked["current_scope"],
+            asked["page_size"],
+            kind=RecordKind(asked["kind"]) if asked["kind"] else None,
+            source=asked["source"],
+        )
+        return pages.response(request, self, shapes.RecordSummarySerializer)
+
+
+class PagesView(KnowledgeView):
+    """Pages."""
+
+    @extend_schema(
+        operation_id="records_save_page",
+        request=shapes.PageSerializer,
+        responses={200: shapes.RecordSerializer, 201: shapes.RecordSerializer, **_WRITE},
+        examples=[
+            _asking(
+                "A new page with an upload",
+                title="Restarting a node",
+                body="Drain the node first.",
+                visibility="tenant",
+                attachments=[
+                    {
+                        "artifact": "7d0f6f0e-5a51-4f0b-8f7e-0d0f7f3e9a11",
+                        "sha256": "a0bd8567ec5da5c4c78ef8370994af0b"
+                        "34e5c83c1ebdd28359d297096f8efa75",
+                    }
+                ],
+            ),
+            _asking(
+                "Its next revision",
+                record_id=_ID,
+                **_SEEN,
+                title="Restarting a node",
+                body="Drain the node, then restart it.",
+                evidence=[_CITED],
+            ),
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Saves a page: a new one, or the next revision of one that you have seen.
+
+        Evidence and attachments are added to what the page has; `reconcile` is what takes some
+        away. An attached upload becomes a source and is kept for good.
+        """
+        asked = parsed(shapes.PageSerializer, request.data)
+        data = asked.validated_data
+        return _written(
+            store().records.save_page(
+                self.principal(),
+                asked.writing(),
+                title=data["title"],
+                body=data["body"],
+                metadata=data["metadata"],
+                expected=asked.expected(),
+                placement=asked.placement(),
+                **asked.support(),
+            )
+        )
+
+
+class ClaimsView(KnowledgeView):
+    """Claims."""
+
+    @extend_schema(
+        operation_id="records_make_claim",
+        request=shapes.ClaimSerializer,
+        responses={201: shapes.RecordSerializer, **_WRITE},
+        examples=[
+            _asking(
+                "A claim and the line it stands on",
+                statement="A node is drained before it is restarted.",
+                visibility="tenant",
+                evidence=[_CITED],
+            ),
+            OpenApiExample("The claim", response_only=True, value=_ANSWER, status_codes=["201"]),
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Makes a claim, which cites at least one source; quotes and lines are checked."""
+        asked = parsed(shapes.ClaimSerializer, request.data)
+        return _written(
+            store().records.make_claim(
+                self.principal(),
+                asked.writing(),
+                statement=asked.validated_data["statement"],
+                placement=asked.required_placement(),
+                **asked.support(),
+            )
+        )
+
+
+class RelationshipsView(KnowledgeView):
+    """Relationships."""
+
+    @extend_schema(
+        operation_id="records_make_relationship",
+        request=shapes.RelationshipSerializer,
+        responses={201: shapes.RecordSerializer, **_WRITE},
+        examples=[
+            _asking(
+                "Who does what to what",
+                subject="runbook",
+                predicate="describes",
+                object="restart of a node",
+                visibility="project",
+                project_scope="apollo",
+                evidence=[{"source": _SOURCE}],
+            )
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Makes a relationship, which cites at least one source; quotes and lines are checked."""
+        asked = parsed(shapes.RelationshipSerializer, request.data)
+        data = asked.validated_data
+        return _written(
+            store().records.make_relationship(
+                self.principal(),
+                asked.writing(),
+                subject=data["subject"],
+                predicate=data["predicate"],
+                object_=data["object"],
+                placement=asked.required_placement(),
+                **asked.support(),
+            )
+        )
+
+
+class RecordView(KnowledgeView):
+    """One record."""
+
+    @extend_schema(
+        operation_id="records_retrieve",
+        parameters=[shapes.RecordQuerySerializer],
+        responses={200: shapes.RecordSerializer, **_READ},
+    )
+    def get(self, request: Request, record_id: UUID) -> Response:
+        """A record as its latest revision has it, or as an earlier one had."""
+        asked = query_of(shapes.RecordQuerySerializer, request)
+        written = store().get_record(record_id, self.principal(), **asked)
+        return Response(shapes.RecordSerializer(written).data)
+
+    @extend_schema(
+        operation_id="records_delete",
+        parameters=[shapes.DeleteRecordQuerySerializer],
+        responses={
+            200: shapes.RecordRemovalSerializer,
+            **_READ,
+            (403, _PROBLEM): OpenApiResponse(
+                ProblemSerializer,
+                description="`forbidden`: another principal made it, and the key lacks"
+                " `knowledge.delete`.",
+            ),
+            (409, _PROBLEM): OpenApiResponse(ProblemSerializer, description="`legal_hold`."),
+        },
+    )
+    def delete(self, request: Request, record_id: UUID) -> Response:
+        """Deletes a record with its history. The originals that it cites stay."""
+        asked = query_of(shapes.DeleteRecordQuerySerializer, request)
+        removal = store().remove_record(record_id, self.principal(), **asked)
+        return Response(shapes.RecordRemovalSerializer(removal).data)
+
+
+class RevisionsView(KnowledgeView):
+    """The history of a record."""
+
+    @extend_schema(
+        operation_id="records_revisions",
+        parameters=[shapes.RevisionsQuerySerializer],
+        responses={200: shapes.RevisionSerializer(many=True), **_READ},
+    )
+    def get(self, request: Request, record_id: UUID) -> Response:
+        """The revisions of a record, newest first, a page at a time; each can be read for ever."""
+        asked = query_of(shapes.RevisionsQuerySerializer, request)
+        pages = RevisionPages(
+            self.principal(), asked["current_scope"], asked["page_size"], record_id=record_id
+        )
+        return pages.response(request, self, shapes.RevisionSerializer)
+
+
+class RecordEvidenceView(KnowledgeView):
+    """The evidence of a record."""
+
+    @extend_schema(
+        operation_id="records_evidence",
+        parameters=[shapes.RecordQuerySerializer],
+        responses={200: shapes.RecordEvidenceSerializer, **_READ},
+    )
+    def get(self, request: Request, record_id: UUID) -> Response:
+        """Where each citation of a revision leads, for you and now."""
+        asked = query_of(shapes.RecordQuerySerializer, request)
+        written, resolved = store().resolve_evidence(record_id, self.principal(), **asked)
+        shown = {"written": written, "evidence": resolved}
+        return Response(shapes.RecordEvidenceSerializer(shown).data)
+
+
+class AnnotationsView(KnowledgeView):
+    """Dated notes on a record."""
+
+    @extend_schema(
+        operation_id="records_annotate",
+        request=shapes.AnnotationSerializer,
+        responses={200: shapes.RecordSerializer, **_WRITE},
+        examples=[_asking("A note", **_SEEN, note="Still so in July.", evidence=[_CITED])],
+    )
+    def post(self, request: Request, record_id: UUID) -> Response:
+        """Adds a note to a record of any kind. Its evidence stays with it, whatever follows."""
+        asked = parsed(shapes.AnnotationSerializer, request.data)
+        return _written(
+            store().records.annotate(
+                self.principal(),
+                asked.writing(),
+                expected=asked.expected(record_id),
+                note=asked.validated_data["note"],
+                **asked.support(),
+            )
+        )
+
+
+class CorrectionsView(KnowledgeView):
+    """Claims and relationships, said anew."""
+
+    @extend_schema(
+        operation_id="records_correct",
+        request=shapes.CorrectionSerializer,
+        responses={200: shapes.RecordSerializer, **_WRITE},
+        examples=[
+            _asking(
+                "A correction",
+                **_SEEN,
+                reason="It is drained by hand.",
+                statement="A node is drained by hand before it is restarted.",
+                evidence=[_CITED],
+            )
+        ],
+    )
+    def post(self, request: Request, record_id: UUID) -> Response:
+        """Corrects a claim or a relationship, with a reason and its complete evidence.
+
+        What it says and does not name stays as it is; a citation that it had may be given as it
+        was, also when its source has gone since.
+        """
+        asked = parsed(shapes.CorrectionSerializer, request.data)
+        return _written(
+            store().records.correct(
+                self.principal(),
+                asked.writing(),
+                expected=asked.expected(record_id),
+                content=asked.content(),
+                **asked.support(),
+            )
+        )
+
+
+class ReconcileView(KnowledgeView):
+    """The evidence of a record, reviewed."""
+
+    @extend_schema(
+        operation_id="records_reconcile",
+        request=shapes.ReconcileSerializer,
+        responses={
+            200: shapes.ReconciledSerializer,
+            **_WRITE,
+            (409, _PROBLEM): OpenApiResponse(
+                ProblemSerializer,
+                description=f"{_CONFLICT.description} `schema_mismatch`: records are written in"
+                " another `schema`.",
+            ),
+        },
+        examples=[
+            _asking(
+                "What it would do",
+                **_SEEN,
+                reason="The second source says no more.",
+                schema="record-1",
+                representation="compact",
+                evidence=[_CITED],
+                dry_run=True,
+            )
+        ],
+    )
+    def post(self, request: Request, record_id: UUID) -> Response:
+        """Writes the evidence in another representation, or puts a complete set in its place.
+
+        First with `dry_run`, which counts and publishes nothing. Only the evidence of a page can be
+        another; that of its notes stays. No source, original or earlier revision is changed.
+        """
+        asked = parsed(shapes.ReconcileSerializer, request.data)
+        data = asked.validated_data
+        evidence = data.get("evidence")
+        reconciled = store().records.reconcile(
+            self.principal(),
+            asked.writing(),
+            expected=asked.expected(record_id),
+            schema=data["schema"],
+            representation=Representation(data["representation"]),
+            evidence=None if evidence is None else shapes.EvidenceSerializer.values(evidence),
+            dry_run=data["dry_run"],
+        )
+        return Response(shapes.ReconciledSerializer(reconciled).data)

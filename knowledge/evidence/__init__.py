@@ -1,0 +1,1 @@
+"""Records that cite retained originals: writing them, reading them, letting them go."""
