@@ -82,12 +82,8 @@ def problem_handler(exc: Exception, context: dict[str, Any]) -> Response:  # noq
     """REST framework's exception handler: any exception to a problem with a stable code."""
     set_rollback()
     error = as_verbatim_error(exc)
-    response = Response(error.problem(), status=error.status)
-    if error.status == HTTPStatus.UNAUTHORIZED:
-        response["WWW-Authenticate"] = 'Bearer realm="verbatim"'
-    if error.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
-        response["Retry-After"] = str(getattr(exc, "wait", None) or RETRY_AFTER_SECONDS)
-    return response
+    headers = _headers(error, getattr(exc, "wait", None))
+    return Response(error.problem(), status=error.status, headers=headers)
 
 
 def problem_response(error: VerbatimError) -> HttpResponse:
@@ -96,8 +92,17 @@ def problem_response(error: VerbatimError) -> HttpResponse:
         error.problem(),
         status=error.status,
         content_type=CONTENT_TYPE,
+        headers=_headers(error),
         json_dumps_params={"ensure_ascii": False, "separators": (",", ":")},
     )
+
+
+def _headers(error: VerbatimError, wait: float | None = None) -> dict[str, str]:
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": 'Bearer realm="verbatim"'}
+    if error.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+        return {"Retry-After": str(wait or RETRY_AFTER_SECONDS)}
+    return {}
 
 
 def as_verbatim_error(exc: Exception) -> VerbatimError:  # noqa: PLR0911, PLR0912 - a table

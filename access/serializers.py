@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from drf_spectacular.extensions import OpenApiSerializerExtension
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -58,6 +59,21 @@ class StrictSerializer(serializers.Serializer[Any]):
                     {name[:100]: ["There is no such member."] for name in unknown}
                 )
         return super().to_internal_value(data)
+
+
+class StrictSerializerExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """The description of the API says so, too."""
+
+    target_class = StrictSerializer
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: Any, direction: str) -> dict[str, Any]:
+        mapped: dict[str, Any] = auto_schema._map_serializer(  # noqa: SLF001 - the documented way
+            self.target, direction, bypass_extensions=True
+        )
+        if "__doc__" not in vars(type(self.target)) or type(self.target).__doc__ is None:
+            mapped.pop("description", None)
+        return {**mapped, "additionalProperties": False}
 
 
 class ReadQuerySerializer(StrictSerializer):

@@ -38,7 +38,7 @@ def web() -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        lifespan="off",
+        lifespan="on",
         ws="none",
         timeout_graceful_shutdown=5,
     )

@@ -299,6 +299,16 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
 }
+
+# --- the protocol of agents
+
+# Calls that one web process works on at once; each has a thread and a database connection.
+MCP_CONCURRENCY = environment.number("MCP_CONCURRENCY", 8, least=1, most=1000)
+# Clients take no longer answers of a tool: some refuse them, some cut them.
+MCP_RESULT_TOKENS = environment.number("MCP_RESULT_TOKENS", 20_000, least=4_000)
+# Web pages that may call it. Programs say no origin.
+MCP_ALLOWED_ORIGINS = environment.names("MCP_ALLOWED_ORIGINS", [VERBATIM_PUBLIC_URL])
+
 SPECTACULAR_SETTINGS = {
     "TITLE": "Verbatim",
     "DESCRIPTION": "A knowledge store that agents can quote from, word for word.",
@@ -359,5 +369,6 @@ LOGGING = {
         # Debugging these would write queries and passages down.
         "django.db.backends": {"level": "INFO"},
         "markdown_it": {"level": "WARNING"},
+        "mcp": {"level": "WARNING"},
     },
 }

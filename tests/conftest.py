@@ -117,11 +117,15 @@ def bucket(settings: Settings, monkeypatch: pytest.MonkeyPatch, s3: Store) -> Bu
 def blob_root(settings: Settings, tmp_path: Path) -> Path:
     """The folder that blobs of this test go to."""
     root = tmp_path / "blobs"
+    keep_blobs_in(settings, root)
+    return root
+
+
+def keep_blobs_in(settings: Settings, root: Path) -> None:
     artifacts = settings.STORAGES["artifacts"]
     options = {**artifacts["OPTIONS"], "location": root}
     settings.ARTIFACT_ROOT = root
     settings.STORAGES = {**settings.STORAGES, "artifacts": {**artifacts, "OPTIONS": options}}
-    return root
 
 
 @pytest.fixture(params=["files", "s3"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -16,6 +17,7 @@ from knowledge.core.profiles import PROFILES
 from knowledge.core.provenance import KnowledgeNamed, Provenance
 from knowledge.core.query import MAX_TEXT
 from knowledge.core.quoting import QuoteOutcome
+from knowledge.core.search_results import AnswerFormat, search_result
 from knowledge.core.types import (
     DEFAULT_BATCH_SIZE,
     MAX_BATCH_SIZE,
@@ -33,6 +35,7 @@ from knowledge.core.types import (
     ProposalDecision,
     ProposalRequest,
     RecallKind,
+    SearchResult,
     Visibility,
 )
 from knowledge.core.wording import REASON_LIMIT, TITLE_LIMIT
@@ -151,6 +154,11 @@ class JobResultSerializer(serializers.Serializer[Any]):
     report = IngestReportSerializer()
 
 
+@extend_schema_field(OpenApiTypes.OBJECT)
+class ProblemField(serializers.JSONField):
+    """The members of a problem."""
+
+
 class JobSerializer(serializers.Serializer[Any]):
     job_id = serializers.UUIDField()
     state = choice(JobState)
@@ -166,7 +174,7 @@ class JobSerializer(serializers.Serializer[Any]):
     result = JobResultSerializer(
         allow_null=True, help_text="What the last attempt did; whole when the job is done."
     )
-    problem = serializers.JSONField(
+    problem = ProblemField(
         allow_null=True, help_text="Why the last attempt did not end well: a problem as errors are."
     )
 
@@ -199,7 +207,12 @@ class SearchRequestSerializer(StrictSerializer):
     beliefs = serializers.ListField(
         child=serializers.JSONField(), max_length=200, default=list, help_text="Opaque to us."
     )
-    format = serializers.ChoiceField(choices=["block"], default="block")
+    format = choice(
+        AnswerFormat,
+        default=AnswerFormat.BLOCK.value,
+        help_text="`anthropic_search_results`: the passages once more, as blocks that a model of"
+        " Anthropic's cites by itself.",
+    )
     origin_trust = choice(OriginTrust, required=False, allow_null=True, default=None)
 
     def value(self) -> KnowledgeQuery:
@@ -222,6 +235,27 @@ def knowledge_query(data: dict[str, Any]) -> KnowledgeQuery:
         beliefs=tuple(data["beliefs"]),
         origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
     )
+
+
+class SearchTextSerializer(serializers.Serializer[Any]):
+    type = serializers.CharField(help_text="`text`")
+    text = serializers.CharField(help_text="A paragraph with the blank lines after it.")
+
+
+class SearchCitationsSerializer(serializers.Serializer[Any]):
+    enabled = serializers.BooleanField()
+
+
+class SearchResultBlockSerializer(serializers.Serializer[Any]):
+    """A `search_result` block; the texts of its content, joined, are the passage."""
+
+    type = serializers.CharField(help_text="`search_result`")
+    source = serializers.CharField(  # type: ignore[assignment]
+        help_text="The citation's address."
+    )
+    title = serializers.CharField()
+    content = SearchTextSerializer(many=True)
+    citations = SearchCitationsSerializer()
 
 
 class TermsSerializer(serializers.Serializer[Any]):
@@ -300,6 +334,25 @@ class SearchResultSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField())
     passages = PassageSerializer(many=True)
     omitted = OmittedSerializer(many=True)
+    search_results = serializers.SerializerMethodField(
+        help_text="With the format `anthropic_search_results` alone, else null."
+    )
+
+    @extend_schema_field(SearchResultBlockSerializer(many=True, allow_null=True))
+    def get_search_results(self, result: SearchResult) -> list[dict[str, Any]] | None:
+        if self.context.get("format") != AnswerFormat.ANTHROPIC_SEARCH_RESULTS:
+            return None
+        link = self.context["citation_url"]
+        found = [passage.candidate for passage in result.passages]
+        return [
+            search_result(
+                one.text,
+                source=link(one.chunk_id),
+                title=one.title,
+                heading_path=one.heading_path,
+            )
+            for one in found
+        ]
 
 
 # --- context ---------------------------------------------------------------------------------

@@ -56,6 +56,11 @@ def linker(principal: Principal, query: KnowledgeQuery) -> Callable[[str], str]:
     return link
 
 
+def shown_as(asked: dict[str, Any], link: Callable[[str], str]) -> dict[str, Any]:
+    """What the shape of a search's answer has to know of how it was asked."""
+    return {"citation_url": link, "format": asked["format"]}
+
+
 class KnowledgeView(APIView):
     parser_classes = (StrictJSONParser,)
 
@@ -79,10 +84,10 @@ class SearchView(KnowledgeView):
     )
     def post(self, request: Request) -> Response:
         """Searches what the caller may see and returns whole passages within a token budget."""
-        query = parsed(shapes.SearchRequestSerializer, request.data).value()
-        principal = self.principal()
+        asked = parsed(shapes.SearchRequestSerializer, request.data)
+        query, principal = asked.value(), self.principal()
         result = store().search(query, principal)
-        context = {"citation_url": linker(principal, query)}
+        context = shown_as(asked.validated_data, linker(principal, query))
         return Response(shapes.SearchResultSerializer(result, context=context).data)
 
 
@@ -100,8 +105,8 @@ class PreturnView(KnowledgeView):
         To be called each turn: while the tenant has it switched off, and when nothing reaches the
         floor, the answer is an empty block, which costs the turn nothing.
         """
-        query = parsed(shapes.SearchRequestSerializer, request.data).value()
-        principal = self.principal()
+        asked = parsed(shapes.SearchRequestSerializer, request.data)
+        query, principal = asked.value(), self.principal()
         recalled = store().preturn(query, principal)
         found = None if recalled.reason else recalled.result
         shown = {
@@ -111,7 +116,7 @@ class PreturnView(KnowledgeView):
             "trace_id": recalled.result and recalled.result.trace_id,
             "knowledge": found,
         }
-        context = {"citation_url": linker(principal, query)}
+        context = shown_as(asked.validated_data, linker(principal, query))
         return Response(shapes.RecalledSerializer(shown, context=context).data)
 
 
@@ -143,7 +148,7 @@ class AssembleView(KnowledgeView):
                 "tokens": allotment.recall_tokens,
             },
         }
-        context = {"citation_url": linker(principal, query)}
+        context = shown_as(asked["search"], linker(principal, query))
         return Response(shapes.AssembledSerializer(shown, context=context).data)
 
 
