@@ -334,25 +334,25 @@ class SearchResultSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField())
     passages = PassageSerializer(many=True)
     omitted = OmittedSerializer(many=True)
-    search_results = serializers.SerializerMethodField(
-        help_text="With the format `anthropic_search_results` alone, else null."
+    search_results = SearchResultBlockSerializer(
+        many=True, required=False, help_text="With the format `anthropic_search_results` alone."
     )
 
-    @extend_schema_field(SearchResultBlockSerializer(many=True, allow_null=True))
-    def get_search_results(self, result: SearchResult) -> list[dict[str, Any]] | None:
-        if self.context.get("format") != AnswerFormat.ANTHROPIC_SEARCH_RESULTS:
-            return None
-        link = self.context["citation_url"]
-        found = [passage.candidate for passage in result.passages]
-        return [
-            search_result(
-                one.text,
-                source=link(one.chunk_id),
-                title=one.title,
-                heading_path=one.heading_path,
-            )
-            for one in found
-        ]
+    def to_representation(self, instance: SearchResult) -> dict[str, Any]:
+        shown: dict[str, Any] = super().to_representation(instance)
+        if self.context.get("format") == AnswerFormat.ANTHROPIC_SEARCH_RESULTS:
+            link = self.context["citation_url"]
+            found = [passage.candidate for passage in instance.passages]
+            shown["search_results"] = [
+                search_result(
+                    one.text,
+                    source=link(one.chunk_id),
+                    title=one.title,
+                    heading_path=one.heading_path,
+                )
+                for one in found
+            ]
+        return shown
 
 
 # --- context ---------------------------------------------------------------------------------

@@ -436,6 +436,28 @@ def test_what_no_text_can_hold_is_refused_in_every_address(
     assert 400 <= answer.status_code < 500
 
 
+def test_passages_as_search_results_that_a_model_cites(
+    client: Client, alice: dict[str, str]
+) -> None:
+    admit(
+        "# Pumps\n\nThe zebra pump.\n\n\n- By hand.\n\n```\nzebra\n\n  start\n```\n", title="A note"
+    )
+    asked = {"text": "zebra pump", "min_score": 0, "format": "anthropic_search_results"}
+    found = post(client, SEARCH, asked, alice).json()
+    assembled = post(
+        client, "/v1/context/assemble", {"tokens_left": 5_000, "search": asked}, alice
+    ).json()
+    for answer in (found, assembled["knowledge"]):
+        (passage,), (result,) = answer["passages"], answer["search_results"]
+        assert (result["type"], result["citations"]) == ("search_result", {"enabled": True})
+        assert (result["source"], result["title"]) == (passage["citation_url"], "A note › Pumps")
+        assert len(result["content"]) == 4
+        assert "".join(block["text"] for block in result["content"]) == passage["text"]
+        assert all(block["type"] == "text" for block in result["content"])
+    plain = post(client, SEARCH, {**asked, "format": "block"}, alice).json()
+    assert "search_results" not in plain
+
+
 @pytest.mark.parametrize(
     ("as_of", "status"),
     [

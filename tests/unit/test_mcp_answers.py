@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from access.errors import VerbatimError
@@ -62,6 +62,7 @@ class Corpus:
         return searched(self.all[: self.asked[-1]], self.omitted)
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 900), max_size=30), st.integers(0, 300))
 def test_a_search_shows_the_first_passages_whole_and_says_what_it_does_not(
     sizes: list[int], omitted: int
