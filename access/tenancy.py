@@ -41,6 +41,19 @@ def operations_session(*, using: str = "default") -> Iterator[None]:
 
 
 @contextmanager
+def snapshot_session(*, using: str = "default") -> Iterator[None]:
+    """A transaction of its own that sees every tenant as of one instant, and can change nothing.
+
+    Used for taking a corpus along: whatever happens meanwhile, all its rows are of that instant.
+    """
+    with transaction.atomic(using=using, durable=True):
+        with connections[using].cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        with operations_session(using=using):
+            yield
+
+
+@contextmanager
 def _bound(role: str, tenant_id: str, using: str) -> Iterator[None]:
     connection = connections[using]
     nested = connection.in_atomic_block

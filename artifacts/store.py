@@ -23,7 +23,7 @@ from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
 from artifacts.blobs import blob_store
-from artifacts.errors import InvalidUpload, RangeNotSatisfiable, UploadTooLarge
+from artifacts.errors import ChecksumMismatch, InvalidUpload, RangeNotSatisfiable, UploadTooLarge
 from artifacts.integrity import CheckedStream
 from artifacts.models import Artifact, ArtifactOrigin, SourceDescriptor
 from artifacts.quota import require_room
@@ -237,6 +237,19 @@ def read_bytes(artifact: Artifact) -> bytes:
 def store_blob(content: bytes) -> str:
     """Writes bytes ahead of the transaction that will name them; see `discard_blob`."""
     return blob_store().put(io.BytesIO(content))
+
+
+def store_checked(content: IO[bytes], *, sha256: str) -> str:
+    """Writes a stream ahead of the transaction that will name it; see `discard_blob`.
+
+    Raises `ChecksumMismatch`, and keeps nothing, when it is not of that hash.
+    """
+    measured = _Measured(content, None)
+    key = blob_store().put(cast("IO[bytes]", measured))
+    if measured.sha256 != sha256:
+        blob_store().delete(key)
+        raise ChecksumMismatch
+    return key
 
 
 def discard_blob(key: str) -> None:

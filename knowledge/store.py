@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
@@ -78,6 +79,8 @@ from knowledge.retrieval.provenance import check_provenance
 from knowledge.retrieval.replay import TraceView, view_trace
 from knowledge.retrieval.search import Searcher
 from knowledge.retrieval.verify import CheckedQuote, Quote, verify_quotes
+from knowledge.transfer.exporting import Exported, OnProgress, export_corpus, untold
+from knowledge.transfer.importing import Imported, import_corpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,6 +495,39 @@ class KnowledgeStore:
     def set_pii_policy(self, rules: PiiRules, principal: Principal) -> PiiPolicy:
         """What the tenant does about personal data from now on; see `set_pii_policy`."""
         return set_pii_policy(rules, principal)
+
+    def export_corpus(
+        self,
+        destination: Path,
+        *,
+        actor: str,
+        tenant_id: str | None = None,
+        traces: bool = False,
+        tar: bool = False,
+        on_progress: OnProgress = untold,
+    ) -> Exported:
+        """Writes a tenant's corpus, or all of them, to a folder or a tar; see `export_corpus`."""
+        return export_corpus(
+            destination,
+            tenant_id=tenant_id,
+            traces=traces,
+            tar=tar,
+            actor=actor,
+            on_progress=on_progress,
+        )
+
+    def import_corpus(
+        self,
+        source: Path,
+        *,
+        actor: str,
+        dry_run: bool = False,
+        on_progress: OnProgress = untold,
+    ) -> Imported:
+        """Takes in what `export_corpus` wrote, or refuses and changes nothing; see `import_corpus`."""
+        return import_corpus(
+            source, self.ingestor.stemmer, dry_run=dry_run, actor=actor, on_progress=on_progress
+        )
 
 
 def _rechunked(result: RechunkResult) -> BulkOutcome:

@@ -119,16 +119,18 @@ _MERGE_BATCH = 50_000
 _FORGET_TRIES, _FORGET_PAUSE = 20, 0.05
 
 
-def publish(rows: Sequence[tuple[int, IndexRow]], *, space: int) -> None:
-    """Writes live rows, `(number of the chunk, its row)`, and counts their words."""
+def publish(rows: Sequence[tuple[int, IndexRow]], *, space: int, live: bool = True) -> None:
+    """Writes rows, `(number of the chunk, its row)`, and counts the words of those that are live."""
     if not rows:
+        return
+    _copy(
+        "knowledge_chunk_index (chunk, space, live, sv, tsv)",
+        ((number, space, live, sparse_literal(row.weights), row.tsvector) for number, row in rows),
+    )
+    if not live:
         return
     words = Counter(lexeme for _, row in rows for lexeme in row.lexemes)
     words[_ALL_CHUNKS] = len(rows)
-    _copy(
-        "knowledge_chunk_index (chunk, space, live, sv, tsv)",
-        ((number, space, True, sparse_literal(row.weights), row.tsvector) for number, row in rows),
-    )
     _copy(
         "knowledge_term_delta (space, lexeme, chunks)",
         ((space, word, count) for word, count in words.items()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from rich.console import Console
@@ -39,3 +40,30 @@ class DocumentsProgress:
         self._progress.update(
             self._chunks, completed=told.embedded, total=told.total, visible=told.batches > 1
         )
+
+
+class StagesProgress(AbstractContextManager["StagesProgress"]):
+    """One bar at a time for work that has several stages, each with its own measure."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._progress.add_task("")
+
+    def __enter__(self) -> StagesProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def on_progress(self, stage: str, done: int, total: int) -> None:
+        self._progress.update(self._task, description=stage, completed=done, total=total or None)

@@ -32,6 +32,8 @@ class KnowledgeEvent(models.Model):
     BULK_BEGUN = "knowledge.bulk.begun"
     BULK_CANCELLED = "knowledge.bulk.cancelled"
     EXPORTED = "knowledge.document.exported"
+    CORPUS_EXPORTED = "knowledge.corpus.exported"
+    CORPUS_IMPORTED = "knowledge.corpus.imported"
     JOB_RETRIED = "knowledge.job.retried"
     ATTACHMENT_RETRIED = "knowledge.attachment.retried"
     SEARCHED_AS = "knowledge.search.as_another"

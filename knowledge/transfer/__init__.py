@@ -1,0 +1,1 @@
+"""A corpus as files that can be taken along: which rows, in which form, out and in again."""
