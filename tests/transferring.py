@@ -23,6 +23,7 @@ from access.tenancy import operations_session, tenant_session
 from artifacts import store as artifacts
 from artifacts.models import Artifact, SourceDescriptor
 from knowledge.core.admission import Detector, PiiRules
+from knowledge.core.records import AttachedFile, Evidence
 from knowledge.core.types import (
     ConnectorIdentity,
     DocumentChange,
@@ -30,6 +31,7 @@ from knowledge.core.types import (
     Verdict,
     Visibility,
 )
+from knowledge.evidence.writing import WrittenRevision
 from knowledge.lifecycle.pii_policy import set_pii_policy
 from knowledge.models import Chunk, Document, PreturnPolicy
 from knowledge.retrieval.citations import Cited
@@ -39,7 +41,18 @@ from knowledge.transfer.values import line_of
 from knowledge.wiring import store
 from tests.factories import make_attachment, make_golden_run, make_proposal
 from tests.rechunk_fakes import FinerChunker, later
-from tests.support import admit, ask, principal, upload, work
+from tests.support import (
+    admit,
+    ask,
+    everywhere,
+    principal,
+    save_page,
+    seen,
+    source_of,
+    upload,
+    work,
+    writing,
+)
 
 PROSE = " ".join(["The pump at the harbour runs at night and rests by day."] * 12)
 ADDRESS = "ann.lee@firma.de"
@@ -100,6 +113,22 @@ def make_corpus() -> dict[str, Any]:
     # The same passage many times over: what is ranked by the order in which it was made.
     twins = [admit(f"The ladder of the okapi.\n\n<!-- {number} -->\n") for number in range(6)]
     store().update(german.document_id, OLGA, DocumentChange(legal_hold=True, reason="court"))
+    kept = upload(principal(), "The keeper's own log.\n", "log.txt")
+    page = save_page(
+        attachments=[AttachedFile(artifact_id=kept.pk, sha256=kept.sha256)],
+        evidence=[Evidence(source=source_of(second), start_line=1, quote="Pumps")],
+    )
+    page = save_page(expected=seen(page), body="The pump is started by hand — or by 漢字.")
+    doomed = admit("# Doomed\n\nThe ladder is doomed.\n", title="Doomed")
+    lines = [Evidence(source=source_of(doomed), start_line=3, end_line=3)]
+    claim = store().records.make_claim(
+        principal("bob"),
+        writing(),
+        statement="The ladder is doomed.",
+        evidence=lines,
+        placement=everywhere(Visibility.PRINCIPAL),
+    )
+    store().delete(doomed.document_id, principal(), reason="asked for")
     gone = admit("# Gone\n\nThe zebra is gone.\n", title="Gone")
     store().delete(gone.document_id, principal(), reason="asked for")
     private_gone = admit(
@@ -147,6 +176,8 @@ def make_corpus() -> dict[str, Any]:
         "declined": declined,
         "approved": approved,
         "foreign": foreign,
+        "page": page,
+        "claim": claim,
     }
 
 
@@ -160,38 +191,48 @@ def now_of_database() -> datetime:
 
 def observed(made: dict[str, Any], client: Client | None = None) -> dict[str, Any]:
     """Everything that a caller can find out: searches now and then, passages, pages, deletions."""
-    seen: dict[str, Any] = {}
-    for who in (principal(), principal("bob"), principal("carol"), principal(tenant="globex")):
-        for text in QUESTIONS:
-            for as_of in (None, made["between"]):
-                for scope in (None, "apollo"):
-                    asked = (who.tenant_id, who.principal_id, text, as_of, scope)
-                    found = ask(
-                        text,
-                        by=who,
-                        as_of=as_of,
-                        current_scope=scope,
-                        max_passages=50,
-                        max_per_document=50,
-                        budget_tokens=100_000,
-                    )
-                    seen[f"search {asked}"] = [
-                        (one.candidate.chunk_id, one.score, one.candidate.text, repr(one.terms))
-                        for one in found.passages
-                    ] + [(one.chunk_id, one.score) for one in found.omitted]
-                    seen[f"notes {asked}"] = found.notes
+    found_out: dict[str, Any] = {}
+    everybody = (principal(), principal("bob"), principal("carol"), principal(tenant="globex"))
+    asked = [
+        *((who, text, None, None) for who in everybody for text in QUESTIONS),
+        *((principal(), text, made["between"], None) for text in QUESTIONS),
+        *((principal(), text, None, "apollo") for text in QUESTIONS),
+    ]
+    for who, text, as_of, scope in asked:
+        found = ask(
+            text,
+            by=who,
+            as_of=as_of,
+            current_scope=scope,
+            max_passages=50,
+            max_per_document=50,
+            budget_tokens=100_000,
+        )
+        found_out[f"search {who.tenant_id, who.principal_id, text, as_of, scope}"] = (
+            [
+                (one.candidate.chunk_id, one.score, one.candidate.text, repr(one.terms))
+                for one in found.passages
+            ],
+            [(one.chunk_id, one.score) for one in found.omitted],
+            found.notes,
+        )
+    for who in everybody:
         for name, one in made.items():
-            seen.update(_resolved(name, one, who))
+            found_out.update(_resolved(name, one, who))
     with operations_session():
-        seen["descriptors"] = sorted(SourceDescriptor.objects.values_list())
+        found_out["descriptors"] = sorted(SourceDescriptor.objects.values_list())
         kept = Artifact.objects.exclude(expires_at__lte=now())
-        seen["originals"] = sorted(
+        found_out["originals"] = sorted(
             (str(one.pk), hashlib.sha256(artifacts.read_bytes(one)).hexdigest()) for one in kept
         )
-    return seen
+    return found_out
 
 
 def _resolved(name: str, made: Any, who: Principal) -> Iterator[tuple[str, Any]]:
+    if isinstance(made, WrittenRevision):
+        for revision in (None, 1):
+            asked = f"record {name} r{revision} of {who.principal_id} in {who.tenant_id}"
+            yield asked, _told(partial(_record, made.record.pk, revision, who))
     if not hasattr(made, "chunk_ids"):
         return
     asked = f"{name} of {who.principal_id} in {who.tenant_id}"
@@ -223,6 +264,15 @@ def _document(document_id: UUID, who: Principal) -> Any:
         (one.version, one.ingested_at, one.superseded_at, one.source.filename)
         for one in document.versions.all()
     ]
+
+
+def _record(record_id: UUID, revision: int | None, who: Principal) -> Any:
+    written, evidence = store().resolve_evidence(record_id, who, revision=revision)
+    return (
+        *(written.row.canonical, written.row.sha256, written.row.previous_sha256, written.row.at),
+        *(written.record.label, written.record.revision, written.record.changed_at),
+        [repr(one) for one in evidence],
+    )
 
 
 # --- out and in --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ that are here is gathered, so that a report can name it.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,8 +20,16 @@ from django.db import DatabaseError, connection, models, transaction
 from access.tenancy import operations_session
 from artifacts import descriptors
 from knowledge.core import fingerprint
+from knowledge.core.records import Revision
 from knowledge.core.types import ChunkSetState
-from knowledge.models import Chunk, DeletedChunk, Deletion, Document, UnfinishedVersion
+from knowledge.models import (
+    Chunk,
+    DeletedChunk,
+    Deletion,
+    Document,
+    KnowledgeEvent,
+    UnfinishedVersion,
+)
 from knowledge.transfer.archive import (
     MANIFEST,
     ORIGINALS,
@@ -238,6 +247,7 @@ class _Check:
         self._lines: Counter[str] = Counter()
         self._total = sum(listed.lines for listed in manifest.rows.values())
         self._done = 0
+        self._latest = 0
         self._numbered = bytearray(manifest.rows["chunks"].lines // 8 + 1)
         self._to_try: dict[str, list[Read]] = {}
         self._new_chunks: list[Read] = []
@@ -258,6 +268,8 @@ class _Check:
         for name, listed in self._manifest.rows.items():
             if self._lines[name] != listed.lines:
                 raise ArchiveDamaged(f"{rows_file(name)} has not as many rows as are listed.")
+        if self._latest != self._lines["records"]:
+            raise ArchiveInconsistent("A record lacks its latest revision.")
         for deletion in self._deleted_here:
             if self._ledger.get("deletions", str(deletion.pk)) is None:
                 self._findings.conflict(
@@ -302,6 +314,11 @@ class _Check:
                 self._ledger.add("artifact", row["id"], value=read.line)
             case "descriptors":
                 self._descriptor(read)
+            case "records":
+                latest = f"{row['revision']} {row['sha256']}"
+                self._ledger.add("latest", row["record_id"], value=latest.encode())
+            case "record_revisions":
+                self._revision(read)
         if read.table.number == "place" and row["number"] > 1:
             group, number = read.key
             if self._ledger.get(read.name, group, number - 1) is None:
@@ -321,6 +338,38 @@ class _Check:
         if told != (descriptors.descriptor_id(described), described):
             raise _inconsistent(read, "does not describe its artifact")
         self._ledger.add("descriptor of", artifact["id"], value=read.line)
+
+    def _revision(self, read: Read) -> None:
+        """A revision says what its columns say, and follows the one before it."""
+        row = read.row
+        canonical = row["canonical"].encode()
+        try:
+            said = Revision.read(row["canonical"])
+            fits = said.canonical() == canonical
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise read.invalid(ValueError("it is no revision"), "canonical") from None
+        told = (
+            str(said.record),
+            said.revision,
+            said.previous,
+            hashlib.sha256(canonical).hexdigest(),
+        )
+        if not fits or told != (
+            *(row["record"], row["revision"], row["previous_sha256"]),
+            row["sha256"],
+        ):
+            raise _inconsistent(read, "says something else than its canonical form")
+        number = row["revision"]
+        if number > 1:
+            before = self._ledger.get("revision", row["record"], number - 1)
+            if before != row["previous_sha256"].encode():
+                raise _inconsistent(read, "does not follow the revision before it")
+        self._ledger.add("revision", row["record"], number, value=row["sha256"].encode())
+        latest = self._ledger.get("latest", row["record"]) or b""
+        if latest == f"{number} {row['sha256']}".encode():
+            self._latest += 1
+        elif number >= int(latest.split()[0]):
+            raise _inconsistent(read, "is later than the latest of its record")
 
     def _try(self, name: str) -> None:
         """Lets the database look at rows by themselves: types, lengths, CHECKs."""
@@ -461,6 +510,8 @@ class _Check:
         self._findings.new[name] += len(new)
         self._findings.kept[name] += len(batch) - len(new)
         self._unique_here(name, new)
+        if name == "records":
+            self._require_not_removed(new)
         if name == "deletions":
             gone = {read.values["document_id"] for read in new}
             with operations_session():
@@ -470,6 +521,16 @@ class _Check:
                         self._findings.conflict(
                             "deletions", one, "the document is here, and the archive deleted it"
                         )
+
+    def _require_not_removed(self, records: Sequence[Read]) -> None:
+        """A record that was removed leaves an event and no row: it does not come back unasked."""
+        ids = [read.row["record_id"] for read in records]
+        with operations_session():
+            removed = KnowledgeEvent.objects.filter(
+                name=KnowledgeEvent.RECORD_DELETED, data__record_id__in=ids
+            )
+            for record_id in removed.values_list("data__record_id", flat=True):
+                self._findings.conflict("records", record_id, "it has been removed here")
 
     def _unique_here(self, name: str, new: Sequence[Read]) -> None:
         table = TABLES[name]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, cast
 from uuid import UUID
@@ -20,7 +21,7 @@ from access.tenancy import operations_session
 from artifacts import store as artifact_store
 from artifacts.models import Artifact, SourceDescriptor
 from knowledge.adapters import term_index
-from knowledge.adapters.database import lock_document
+from knowledge.adapters.database import lock_document, now
 from knowledge.adapters.indexing import index_rows
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.ports import Stemmer
@@ -61,6 +62,7 @@ logger = logging.getLogger(__name__)
 
 _SPACE: Final = next(one for one in TABLES["documents"].columns if one.name == "space")
 _ONE_AT_A_TIME: Final = 0x5645_5243  # any constant of our own
+_SOON: Final = timedelta(days=1)
 # Numbers that others may take between two calls of one statement.
 _ROOM: Final = 10_000
 
@@ -133,10 +135,27 @@ class _Import:
     def run(self) -> None:
         if not sum(self.findings.new.values()):
             return
+        with operations_session():
+            soon = now() + _SOON
         self._write_spaces()
         self._write_documents()
-        self._write_other_artifacts()
-        with operations_session():
+        for batch in self._other_artifacts():
+            lasting = [read for read in batch if _lasts(read, soon)]
+            keys = self._put(lasting)
+            with _keeping(keys), operations_session():
+                self._write_artifacts(lasting, keys)
+        with ExitStack() as stack:
+            # What is kept only because something names it comes with what names it.
+            fleeting = [
+                read
+                for batch in self._other_artifacts()
+                for read in batch
+                if not _lasts(read, soon)
+            ]
+            keys = self._put(fleeting)
+            stack.enter_context(_keeping(keys))
+            stack.enter_context(operations_session())
+            self._write_artifacts(fleeting, keys)
             for name in self.manifest.rows:
                 if name not in WITH_DOCUMENTS or name == "descriptors":
                     self._write_others(name)
@@ -212,14 +231,13 @@ class _Import:
             cast("SourceDescriptor", instance(read, {})) for read in described
         )
 
-    def _write_other_artifacts(self) -> None:
-        """Uploads, attachments, snapshots: whatever is no source of a document."""
+    def _other_artifacts(self) -> Iterator[list[Read]]:
+        """Uploads, attachments, snapshots: whatever is no source of a document and is not here."""
         for batch in self._read("artifacts"):
             new = absent("artifacts", batch, self.findings)
             self.findings.require_no_conflict()
-            keys = self._put(new)
-            with _keeping(keys), operations_session():
-                self._write_artifacts(new, keys)
+            if new:
+                yield new
 
     # --- documents
 
@@ -370,6 +388,12 @@ class _keeping:  # noqa: N801 - a context manager that reads like a word
         # Whether it was committed is unknown when the connection broke; if not, the sweeper comes.
         if kind is not None and not issubclass(kind, OperationalError | InterfaceError):
             _discard(self._keys)
+
+
+def _lasts(artifact: Read, soon: datetime) -> bool:
+    """Whether no sweep comes for it while nothing names it yet."""
+    expires_at = artifact.values["expires_at"]
+    return expires_at is None or bool(expires_at > soon)
 
 
 def _discard(keys: Mapping[UUID, str]) -> None:

@@ -42,6 +42,9 @@ from knowledge.models import (
     PiiPolicy,
     PreturnPolicy,
     RecallTrace,
+    Record,
+    RecordRevision,
+    RecordSource,
     RetentionProposal,
     TracedPassage,
     UnfinishedVersion,
@@ -297,6 +300,21 @@ TABLES: Final[Mapping[str, Table]] = {
         order=("deletion_id", "chunk_id"),
         near=("chunk_id", "chunk_id"),
         left_out={"number": "numbers are counted up by each database"},
+    ),
+    "records": Table(
+        model=Record, key=("record_id",), order=("record_id",), near=("record_id", "record_id")
+    ),
+    "record_revisions": Table(
+        model=RecordRevision,
+        key=("record", "revision"),
+        order=("record_id", "revision"),
+        near=("record", "record_id"),
+    ),
+    "record_sources": Table(
+        model=RecordSource,
+        key=("record", "descriptor_id"),
+        order=("record_id", "descriptor_id"),
+        near=("record", "record_id"),
     ),
     "conversations": Table(
         model=Conversation,

@@ -45,7 +45,17 @@ from tests.db.test_commands import told as command
 from tests.db.test_tenancy import leave_unfinished, long_request
 from tests.inspection import assert_statistics_are_those_of_the_live_rows, every_row
 from tests.rechunk_fakes import FinerChunker, later
-from tests.support import admit, ask, bearer, footprint, principal, texts, upload, work
+from tests.support import (
+    admit,
+    ask,
+    bearer,
+    footprint,
+    principal,
+    save_page,
+    texts,
+    upload,
+    work,
+)
 from tests.transferring import (
     OLGA,
     contents,
@@ -329,6 +339,16 @@ def test_what_the_archive_deleted_is_not_here_any_more_either(
     before = every_row()
     told = refused(without).members["conflicts"]
     assert {"deletions"} == {one["table"] for one in told}
+    assert every_row() == before
+
+
+def test_a_record_that_was_removed_here_does_not_come_back(blob_root: Path, tmp_path: Path) -> None:
+    page = save_page()
+    export(tmp_path / "out")
+    store().remove_record(page.record.pk, principal())
+    before = every_row()
+    told = refused(tmp_path / "out").members["conflicts"]
+    assert [(one["table"], one["id"]) for one in told] == [("records", str(page.record.pk))]
     assert every_row() == before
 
 

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from access.errors import VerbatimError
+from knowledge.core.records import Evidence
 from knowledge.core.types import ConnectorIdentity
 from knowledge.transfer import values
 from knowledge.wiring import store
 from tests.factories import make_attachment, make_golden_run
-from tests.support import admit, footprint, principal
+from tests.support import admit, footprint, principal, save_page, seen, source_of
 from tests.transferring import change, export, note, rewrite, rows_in, take_in, wipe
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,6 +39,8 @@ def archive(blob_root: Path, tmp_path: Path) -> Path:
     gone = admit("# Gone\n\nThe quagga is gone.\n")
     store().delete(gone.document_id, principal())
     make_attachment("acme")
+    page = save_page(evidence=[Evidence(source=source_of(pumps))])
+    save_page(expected=seen(page), body="Anew.")
     make_golden_run("acme", pumps.chunk_ids[0])
     export(tmp_path / "archive")
     wipe(blob_root)
@@ -417,6 +420,8 @@ VALUES: list[tuple[str, dict[str, Any]]] = [
     ("spaces", {"visibility": "project"}),
     ("jobs", {"state": "running"}),
     ("jobs", {"state": "done"}),
+    ("record_revisions", {"canonical": "{}"}),
+    ("record_revisions", {"canonical": "[" * 100_000}),
 ]
 
 
@@ -516,6 +521,12 @@ def _two_current(folder: Path) -> None:
             change(folder, "versions", number, superseded_at=None)
 
 
+def _no_source(folder: Path) -> None:
+    sources = {row["source"] for row in rows_in(folder, "versions")}
+    ids = [row["id"] for row in rows_in(folder, "artifacts")]
+    _without("artifacts", next(at for at, one in enumerate(ids) if one in sources))(folder)
+
+
 def _retired(folder: Path) -> None:
     change(folder, "chunk_sets", state="retired")
 
@@ -526,13 +537,21 @@ def _unpublished(folder: Path) -> None:
 
 def _described_otherwise(folder: Path) -> None:
     told = rows_in(folder, "descriptors")[0]
-    canonical = told["canonical"].replace("note.md", "vote.md")
+    canonical = told["canonical"].replace('"filename":"', '"filename":"x')
     hashed = hashlib.sha256(canonical.encode()).hexdigest()
     change(folder, "descriptors", canonical=canonical, descriptor_id=hashed)
 
 
 def _other_tenant(folder: Path) -> None:
     change(folder, "deletions", tenant_id="initech")
+
+
+def _other_words(folder: Path) -> None:
+    """A revision that says something else under a hash of its own."""
+    row = rows_in(folder, "record_revisions")[-1]
+    canonical = row["canonical"].replace("Anew.", "Never.")
+    hashed = hashlib.sha256(canonical.encode()).hexdigest()
+    change(folder, "record_revisions", -1, canonical=canonical, sha256=hashed)
 
 
 NOBODY = "6f1d3a54-7c0e-4f7e-9d0a-2a1f8f6c1b01"
@@ -544,7 +563,7 @@ CONTRADICTIONS: dict[str, Harm] = {
     "no documents": _without("documents"),
     "no version": _without("versions"),
     "no chunk set": _without("chunk_sets"),
-    "no artifact": _without("artifacts"),
+    "no source": _no_source,
     "no space": _without("spaces"),
     "no conversation": _without("conversations"),
     "no question": _without("golden_questions"),
@@ -566,6 +585,13 @@ CONTRADICTIONS: dict[str, Harm] = {
     "another size": _with("artifacts", byte_size=1),
     "a tenant that is not named": _other_tenant,
     "an attachment without its job": _with("attachments", job=NOBODY),
+    "a revision under another hash": _with("record_revisions", sha256="0" * 64),
+    "a revision of other words": _other_words,
+    "a revision after none": _without("record_revisions"),
+    "no latest revision": _without("record_revisions", 1),
+    "a later revision than the latest": _with("records", revision=1),
+    "a record's other hash": _with("records", sha256="0" * 64),
+    "a source of no record": _with("record_sources", record=NOBODY),
     "a question that is not numbered on": _with("golden_questions", number=2),
 }
 
