@@ -34,6 +34,23 @@ def number(name: str, default: int, *, least: int = 0, most: int | None = None) 
     return int(value)
 
 
+def share(name: str, default: float) -> float:
+    """From 0 to below 1: `0.25`."""
+    value = text(name, str(default))
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1:
+        raise ImproperlyConfigured(f"{name} must be from 0 to below 1, such as 0.25, not {value}.")
+    return number
+
+
+def prefix(name: str) -> str:
+    """As it is, with the space that it may end on."""
+    return os.environ.get(name, "")
+
+
 def names(name: str, default: list[str]) -> list[str]:
     value = text(name, "")
     return [part.strip() for part in value.split(",") if part.strip()] if value else default

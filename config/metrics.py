@@ -112,6 +112,11 @@ def _of_searches(read: Totals) -> Iterable[Metric]:
     for name, says, of in (
         ("verbatim_searches_empty", "Searches that showed nothing.", "empty"),
         ("verbatim_searches_pressed", "Searches that left out for want of room.", "pressed"),
+        (
+            "verbatim_searches_without_arm",
+            "Searches that did without an arm that could not answer.",
+            "without_arm",
+        ),
         ("verbatim_passages_shown", "Passages shown.", "passages"),
         ("verbatim_block_tokens", "Tokens of the blocks that were shown.", "block_tokens"),
     ):

@@ -33,6 +33,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": timedelta(minutes=1),
         "options": {"expires": 60},
     },
+    "embed-missing": {
+        "task": "knowledge.embed_missing",
+        "schedule": timedelta(minutes=5),
+        "options": {"expires": 300},
+    },
     "merge-term-statistics": {
         "task": "knowledge.merge_term_statistics",
         "schedule": timedelta(minutes=1),

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 from config import environment
+from config.embedders import configured_embedder
 from config.places import Places
 from config.routines import SCHEDULE
 
@@ -154,6 +155,18 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
 ]
+# --- the semantic arm: an app that is there where an embedder is
+
+# The one in use, and one that is to take its place (`manage.py embed --switch`).
+EMBEDDERS = [
+    found
+    for found in (configured_embedder("EMBEDDER"), configured_embedder("NEXT_EMBEDDER"))
+    if found is not None
+]
+if EMBEDDERS:
+    INSTALLED_APPS.insert(2, "knowledge.semantic.apps.SemanticConfig")
+SEARCH_FUSION = environment.choice("SEARCH_FUSION", "calibrated", ("calibrated", "rrf"))
+
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "config.policy.ContentSecurityPolicyMiddleware",

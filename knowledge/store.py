@@ -14,12 +14,15 @@ from django.db.models import QuerySet
 from access.errors import NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
+from access.trust import OperatorPermission
 from knowledge.core.admission import PiiRules
+from knowledge.core.arms import ArmTrial
 from knowledge.core.assembly import RecallItem
-from knowledge.core.errors import EmbedderUnavailable
+from knowledge.core.errors import EmbedderUnavailable, NoEmbedder
 from knowledge.core.fingerprint import is_chunk_id
+from knowledge.core.fusion import LEXICAL
 from knowledge.core.instants import checked_instant
-from knowledge.core.ports import VectorSink
+from knowledge.core.ports import VectorFiller, VectorSink
 from knowledge.core.preturn import Trial
 from knowledge.core.provenance import Provenance
 from knowledge.core.scope import resolve_scope
@@ -28,6 +31,7 @@ from knowledge.core.types import (
     BulkAction,
     BulkOutcome,
     DocumentChange,
+    EmbedReport,
     IngestProgress,
     IngestRequest,
     IngestResult,
@@ -47,6 +51,7 @@ from knowledge.ingest.attempt import Attempt, ignore_progress
 from knowledge.ingest.handing_in import hand_in
 from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle import bulk
+from knowledge.lifecycle.arms import disable_arm, enable_arm
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
 from knowledge.lifecycle.delete import delete_document
 from knowledge.lifecycle.pii_policy import set_pii_policy
@@ -71,6 +76,7 @@ from knowledge.models import (
 from knowledge.models.attachment import AttachmentQuerySet
 from knowledge.retrieval import golden
 from knowledge.retrieval.acting import Viewpoint, search_as
+from knowledge.retrieval.arms import SearchArm
 from knowledge.retrieval.assemble import Assembly, assemble
 from knowledge.retrieval.citations import Cited, RecordedAnswer, record_answer
 from knowledge.retrieval.golden import GoldenAsked
@@ -89,6 +95,8 @@ class KnowledgeStore:
 
     ingestor: Ingestor
     searcher: Searcher
+    # Of an installation that has an embedder.
+    filler: VectorFiller | None = None
 
     @property
     def vectors(self) -> VectorSink | None:
@@ -231,6 +239,43 @@ class KnowledgeStore:
     def disable_preturn(self, principal: Principal) -> None:
         disable_preturn(principal)
 
+    def embed(
+        self,
+        operator: Principal,
+        *,
+        on_progress: Callable[[EmbedReport], None] = lambda _report: None,
+    ) -> Sequence[EmbedReport]:
+        """Gives vectors to the tenant's passages that lack them; raises `NoEmbedder`."""
+        operator.require_permission(OperatorPermission.MANAGE)
+        return self._filler.fill(operator.tenant_id, on_progress=on_progress)
+
+    def embed_all(self) -> Mapping[str, Sequence[EmbedReport]]:
+        """The same for every tenant that lacks some: what the workers do in time."""
+        return self.filler.fill_all() if self.filler else {}
+
+    def switch_model(self, operator: Principal) -> str:
+        """Makes the next model the one that searches read; raises `NoEmbedder`, `VectorsMissing`."""
+        operator.require_permission(OperatorPermission.MANAGE)
+        return self._filler.switch(operator)
+
+    def drop_retired_models(self, operator: Principal) -> Mapping[str, int]:
+        """Deletes the vectors of models that were switched away from."""
+        operator.require_permission(OperatorPermission.MANAGE)
+        return self._filler.drop_retired()
+
+    @property
+    def _filler(self) -> VectorFiller:
+        if self.filler is None:
+            raise NoEmbedder
+        return self.filler
+
+    def enable_arm(self, trial: ArmTrial, operator: Principal) -> None:
+        """Raises `NoLift` when the trial shows none; see `enable_arm`."""
+        enable_arm(trial, operator, self.filler)
+
+    def disable_arm(self, arm: str, operator: Principal) -> None:
+        disable_arm(arm, operator)
+
     def search_as(
         self,
         query: KnowledgeQuery,
@@ -278,6 +323,11 @@ class KnowledgeStore:
         """Raises `BeliefFromDocument` when any of it is a document or a part of one."""
         check_provenance(provenance, principal)
 
+    @property
+    def _word_arms(self) -> list[SearchArm]:
+        """What finds a quote: its words, and no other words of the same meaning."""
+        return [arm for arm in self.searcher.arms if arm.name == LEXICAL]
+
     def verify_quotes(
         self,
         quotes: Sequence[Quote],
@@ -288,7 +338,7 @@ class KnowledgeStore:
     ) -> list[CheckedQuote]:
         """Whether passages say what they are quoted as saying; see `verify_quotes`."""
         return verify_quotes(
-            self.searcher.arms, quotes, principal, current_scope=current_scope, as_of=as_of
+            self._word_arms, quotes, principal, current_scope=current_scope, as_of=as_of
         )
 
     def record_answer(
@@ -302,7 +352,7 @@ class KnowledgeStore:
     ) -> RecordedAnswer:
         """What became of an answer after a search; see `record_answer`."""
         return record_answer(
-            self.searcher.arms,
+            self._word_arms,
             trace_id,
             principal,
             answer_id=answer_id,

@@ -56,6 +56,12 @@ def retain() -> None:
     )
 
 
+@shared_task(name="knowledge.embed_missing", autoretry_for=(OperationalError,), max_retries=3)
+def embed_missing() -> None:
+    """Passages that were retitled, or admitted while there was no embedder, or by another model."""
+    store().embed_all()
+
+
 @shared_task(name="knowledge.run_ingest_job")
 def run_ingest_job(job_id: str) -> None:
     """Not retried by the broker: the row says when it is tried again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
 from typing import cast
@@ -16,6 +18,13 @@ from access.audit import AccessChange, register_recorder
 from access.principal import Principal
 from artifacts.models import ArtifactOrigin
 from artifacts.store import register_keep_rule, register_read_rule, register_shared_rule
+from knowledge.adapters.embedders.configuration import (
+    EmbedderConfiguration,
+    EndpointConfiguration,
+)
+from knowledge.adapters.embedders.endpoint import EndpointEmbedder
+from knowledge.adapters.embedders.local import LocalEmbedder, ModelMissing
+from knowledge.adapters.embedding import Embedding
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.registration import registered_extractors
 from knowledge.adapters.injection import RuleInstructionScanner
@@ -24,8 +33,8 @@ from knowledge.adapters.secrets import LayeredSecretScanner
 from knowledge.adapters.stemmer import PostgresStemmer
 from knowledge.adapters.tokens import TiktokenCounter
 from knowledge.core.chunking import StructureChunker
-from knowledge.core.fusion import CalibratedFusion
-from knowledge.core.ports import AdmissionPolicy
+from knowledge.core.fusion import SEMANTIC, CalibratedFusion, Fusion, ReciprocalRankFusion
+from knowledge.core.ports import AdmissionPolicy, Embedder, VectorFiller
 from knowledge.core.ranking import RankingPolicy
 from knowledge.core.scope import resolve_scope
 from knowledge.ingest.admission import AdmitAll
@@ -41,6 +50,7 @@ from knowledge.models import (
     UnfinishedVersion,
     VisibilitySpace,
 )
+from knowledge.retrieval.arms import SearchArm
 from knowledge.retrieval.lexical import LexicalArm
 from knowledge.retrieval.search import Searcher
 from knowledge.store import KnowledgeStore
@@ -83,6 +93,7 @@ def store() -> KnowledgeStore:
     tokens = TiktokenCounter()
     stemmer = PostgresStemmer()
     instruction_scanner = RuleInstructionScanner()
+    semantic = semantic_parts()
     return KnowledgeStore(
         ingestor=Ingestor(
             extractors=Extractors(
@@ -99,14 +110,65 @@ def store() -> KnowledgeStore:
             stemmer=stemmer,
             language_detector=Py3LangidDetector(),
             max_bytes=settings.MAX_DOCUMENT_BYTES,
+            embedding=semantic.embedding if semantic else None,
         ),
         searcher=Searcher(
-            arms=(LexicalArm(stemmer),),
-            fusion=CalibratedFusion(),
+            arms=(LexicalArm(stemmer), *((semantic.arm,) if semantic else ())),
+            fusion=_FUSIONS[settings.SEARCH_FUSION],
             policy=RankingPolicy(),
             tokens=tokens,
+            switched=frozenset({SEMANTIC}),
         ),
+        filler=semantic.filler if semantic else None,
     )
+
+
+_FUSIONS: Mapping[str, Fusion] = {"calibrated": CalibratedFusion(), "rrf": ReciprocalRankFusion()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SemanticParts:
+    """What an installation with an embedder has beside the rest."""
+
+    embedding: Embedding
+    arm: SearchArm
+    filler: VectorFiller
+
+
+def semantic_parts() -> SemanticParts | None:
+    """`None` without an embedder; raises `ImproperlyConfigured` when its model is missing."""
+    if not settings.EMBEDDERS:
+        return None
+    from knowledge.semantic.arm import SemanticArm  # noqa: PLC0415 - an app that is installed now
+    from knowledge.semantic.embedders import (  # noqa: PLC0415
+        Configured,
+        Embedders,
+        SwitchingEmbedding,
+    )
+    from knowledge.semantic.filling import Filler  # noqa: PLC0415
+    from knowledge.semantic.vectors import PostgresVectors  # noqa: PLC0415
+
+    embedders = Embedders(
+        [Configured(embedder=embedder_of(one), floor=one.floor) for one in settings.EMBEDDERS]
+    )
+    vectors = PostgresVectors()
+    return SemanticParts(
+        embedding=SwitchingEmbedding(
+            embedder=embedders.configured[0].embedder, vectors=vectors, embedders=embedders
+        ),
+        arm=SemanticArm(embedders),
+        filler=Filler(embedders=embedders, vectors=vectors),
+    )
+
+
+def embedder_of(configured: EmbedderConfiguration) -> Embedder:
+    """Raises `ImproperlyConfigured` for a local model that is not there."""
+    if isinstance(configured, EndpointConfiguration):
+        return EndpointEmbedder(configured)
+    try:
+        return LocalEmbedder(configured)
+    except ModelMissing as missing:
+        raise ImproperlyConfigured(f"EMBEDDER is local: {missing}") from missing
 
 
 def register_access_log() -> None:

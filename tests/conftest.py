@@ -64,9 +64,18 @@ def _start_services() -> None:
         DJANGO_SETTINGS_MODULE="config.settings",
     )
     own = ("DEBUG", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "ARTIFACT_ROOT", "LOG_LEVEL")
-    for name in [*own, *(name for name in os.environ if name.startswith(("ARTIFACT_S3", "AWS_")))]:
+    beginnings = ("ARTIFACT_S3", "AWS_", "EMBEDDER", "NEXT_EMBEDDER")
+    for name in [*own, *(name for name in os.environ if name.startswith(beginnings))]:
         os.environ.pop(name, None)
     os.environ["ARTIFACT_STORAGE"] = "files"
+    if os.environ.get("VERBATIM_TEST_EMBEDDER"):
+        # Of tests/semantic, which puts embedders of its own in the place of this one.
+        os.environ.update(
+            EMBEDDER="endpoint",
+            EMBEDDER_URL="http://127.0.0.1:9/v1",
+            EMBEDDER_MODEL="nobody",
+            EMBEDDER_DIMENSIONS="64",
+        )
 
 
 if not _IS_WORKER:

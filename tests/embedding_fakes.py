@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
+from knowledge.core.types import PassageVector
 from knowledge.models import Chunk
 
 Vectors = list[list[float]]
@@ -45,6 +46,10 @@ class FakeEmbedder:
         }
         return cast("Sequence[Sequence[float]]", garbage[how])
 
+    def embed_question(self, text: str) -> Sequence[float]:
+        (vector,) = self.embed([text])
+        return vector
+
     def vector(self, text: str) -> list[float]:
         digest = hashlib.sha256(text.encode()).digest()
         return [byte / 255 for byte in digest[: self.dimensions]]
@@ -61,20 +66,35 @@ class FakeVectors:
     look at the chunks first.
     """
 
-    vectors: dict[int, Sequence[float]] = field(default_factory=dict)
+    vectors: dict[int, PassageVector] = field(default_factory=dict)
     published: dict[UUID, int] = field(default_factory=dict)
     retired: list[UUID] = field(default_factory=list)
+    outdated: list[UUID] = field(default_factory=list)
 
-    def write(self, vectors: Mapping[int, Sequence[float]], *, model: str) -> None:
+    def write(
+        self,
+        vectors: Mapping[int, PassageVector],
+        *,
+        model: str,
+        space: int | None = None,
+        live: bool = False,
+    ) -> None:
         assert model == FakeEmbedder.model
         assert not set(vectors) & set(self.vectors), "a chunk is embedded once"
         self.vectors.update(vectors)
+
+    def known(self, digests: Sequence[bytes], *, model: str) -> Mapping[bytes, Sequence[float]]:
+        """None: what was rolled back is still here, and would be known."""
+        return {}
 
     def publish(self, chunk_set: UUID, *, space: int) -> None:
         self.published[chunk_set] = space
 
     def retire(self, chunk_set: UUID) -> None:
         self.retired.append(chunk_set)
+
+    def outdate(self, chunk_sets: Sequence[UUID]) -> None:
+        self.outdated.extend(chunk_sets)
 
     def move(self, chunk_sets: Sequence[UUID], *, space: int) -> None:
         self.published.update(dict.fromkeys(chunk_sets, space))

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
@@ -18,7 +19,7 @@ from access.principal import Principal
 from knowledge.adapters import term_index
 from knowledge.adapters.indexing import index_rows
 from knowledge.core.analysis import ANALYZER_VERSION
-from knowledge.core.ports import InstructionScanner, Stemmer
+from knowledge.core.ports import InstructionScanner, Stemmer, VectorSink
 from knowledge.core.scanning import HeadingFlags
 from knowledge.core.types import ChunkSetState, Verdict
 from knowledge.models import ChunkSet, Document, KnowledgeEvent, VisibilitySpace
@@ -38,6 +39,7 @@ class Titles:
 
     stemmer: Stemmer
     scanner: InstructionScanner
+    vectors: VectorSink | None = None
 
     def change(self, document: Document, title: str, actor: Principal, *, reason: str = "") -> None:
         """Writes the title and all that follows from it, with an event that names neither title.
@@ -46,14 +48,17 @@ class Titles:
         """
         document.title = title
         document.save(update_fields=["title"])
-        rows = 0
+        rows, chunk_sets = 0, list[UUID]()
         for chunk_set in ChunkSet.objects.filter(version__document=document).select_related(
             "version__document"
         ):
             self.flag(chunk_set, title)
+            chunk_sets.append(chunk_set.pk)
             # One that is being committed gets its rows when it is published.
             if chunk_set.state != ChunkSetState.INGESTING:
                 rows += index_anew(chunk_set, self.stemmer)
+        if self.vectors is not None:
+            self.vectors.outdate(chunk_sets)
         KnowledgeEvent.objects.create(
             tenant_id=document.tenant_id,
             name=KnowledgeEvent.RETITLED,

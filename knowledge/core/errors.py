@@ -229,11 +229,22 @@ class KnowledgeReleaseNotFinalized(KnowledgeError):
     status = 409
 
 
+class EmbedderError(Exception):  # an embedder's own word for why; never leaves ingest and search
+    """What went wrong with an embedder, in words that name no content and no secret."""
+
+
 class EmbedderUnavailable(KnowledgeError):
     """The embedder gave no vector for this passage; nothing was changed, so try again later."""
 
     code = "embedder_unavailable"
     status = 503
+
+
+class ModelDimensionsChanged(KnowledgeError):
+    """A model has vectors of one length, and this one made some of another."""
+
+    code = "model_dimensions_changed"
+    status = 409
 
 
 class NotQuarantined(KnowledgeError):
@@ -313,6 +324,27 @@ class NoGain(KnowledgeError):
 
     code = "no_gain"
     status = 422
+
+
+class NoLift(KnowledgeError):
+    """The arm was measured and does not lift the search, so it stays as it is."""
+
+    code = "no_lift"
+    status = 422
+
+
+class VectorsMissing(KnowledgeError):
+    """Passages have no vector of this model yet: run `manage.py embed` first."""
+
+    code = "vectors_missing"
+    status = 409
+
+
+class NoEmbedder(KnowledgeError):
+    """This installation has no embedder: set EMBEDDER, and migrate."""
+
+    code = "no_embedder"
+    status = 409
 
 
 class CitationConflict(KnowledgeError):

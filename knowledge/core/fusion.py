@@ -98,3 +98,11 @@ class ReciprocalRankFusion:
             for rank, chunk_id in enumerate(order, start=1):
                 fused[chunk_id] += weight / (self.k + rank) / best
         return {chunk_id: _clipped(score) for chunk_id, score in fused.items()}
+
+
+def calibrated_cosine(cosine: float, floor: float) -> float:
+    """How much nearer two texts are than texts about different things: 0 at the floor, 1 at 1.
+
+    Models differ in what they call near, and a floor of its own makes their scores comparable.
+    """
+    return _clipped((cosine - floor) / (1.0 - floor))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
+from access.principal import Principal
 from knowledge.core.profiles import ChunkingProfile
 from knowledge.core.types import (
     ChunkDraft,
+    EmbedReport,
     ExtractedDocument,
     InstructionMatch,
+    PassageVector,
     SecretFinding,
     Structure,
     Verdict,
@@ -95,13 +98,28 @@ class Embedder(Protocol):
         """A vector of `dimensions` finite numbers for each text, in order."""
         ...
 
+    def embed_question(self, text: str) -> Sequence[float]:
+        """The same of a question, for which somebody waits."""
+        ...
+
 
 class VectorSink(Protocol):
     """Where vectors go. Every method runs in the transaction that changes the chunks themselves,
     so that vectors are seen, hidden and deleted with them."""
 
-    def write(self, vectors: Mapping[int, Sequence[float]], *, model: str) -> None:
-        """Keeps the vectors of chunks, by number, where no search can see them."""
+    def write(
+        self,
+        vectors: Mapping[int, PassageVector],
+        *,
+        model: str,
+        space: int | None = None,
+        live: bool = False,
+    ) -> None:
+        """Keeps the vectors of chunks, by number; without a space where no search can see them."""
+        ...
+
+    def known(self, digests: Sequence[bytes], *, model: str) -> Mapping[bytes, Sequence[float]]:
+        """The vectors that passages of the bound tenant have already, by what they are of."""
         ...
 
     def publish(self, chunk_set: UUID, *, space: int) -> None:
@@ -110,6 +128,11 @@ class VectorSink(Protocol):
 
     def retire(self, chunk_set: UUID) -> None:
         """Takes the vectors of a chunk set out of the present."""
+        ...
+
+    def outdate(self, chunk_sets: Sequence[UUID]) -> None:
+        """Says that the passages of chunk sets read otherwise now, so that they are embedded anew
+        in time; until then their vectors are what they were."""
         ...
 
     def move(self, chunk_sets: Sequence[UUID], *, space: int) -> None:
@@ -122,6 +145,32 @@ class VectorSink(Protocol):
 
     def held(self, numbers: Sequence[int]) -> int:
         """How many vectors there are of these chunks, by number, whether they still exist or not."""
+        ...
+
+
+class VectorFiller(Protocol):
+    """Embeds what was admitted without a vector, and makes another model the live one."""
+
+    def fill(
+        self, tenant_id: str, *, on_progress: Callable[[EmbedReport], None] = ...
+    ) -> Sequence[EmbedReport]:
+        """A report for each model that is being filled."""
+        ...
+
+    def fill_all(self) -> Mapping[str, Sequence[EmbedReport]]:
+        """The same for every tenant that lacks something."""
+        ...
+
+    def missing(self, tenant_id: str) -> int:
+        """How many of a tenant's passages searches by meaning cannot find yet."""
+        ...
+
+    def switch(self, operator: Principal) -> str:
+        """Lets searches read the next model, whose name it returns."""
+        ...
+
+    def drop_retired(self) -> Mapping[str, int]:
+        """Deletes what was switched away from, by model: how many vectors went."""
         ...
 
 

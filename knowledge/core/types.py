@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
@@ -459,6 +459,25 @@ class RechunkResult:
 
 
 # --- the retrieval half ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageVector:
+    """The vector of a passage; `digest` says of which words, under which title, of which tenant."""
+
+    digest: bytes
+    vector: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedReport:
+    """How far a tenant's vectors of one model are: `missing` includes passages whose title or text
+    is another by now; `failure` says why the embedder stopped it, when it did."""
+
+    model: str
+    embedded: int
+    missing: int
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,12 +35,15 @@ def searchers(searcher: Searcher, queries: Iterable[KnowledgeQuery] = ()) -> dic
     """Each arm by itself, all of them fused, and the whole without one of its parts.
 
     Parts are the terms of the ranking and, where `queries` have them, what stands beside a
-    question's text: objective, entities, aliases, and all of these (`context`).
+    question's text: objective, entities, aliases, and all of these (`context`). No arm waits for a
+    tenant's switch here: whether it is worth one is what is asked.
     """
+    searcher = replace(searcher, switched=frozenset())
     named = {arm.name: replace(searcher, arms=(arm,)) for arm in searcher.arms}
     whole = next(iter(named))
     if len(named) > 1:
         named[FUSED] = searcher
+        named[RANKS] = _by_rank(searcher)
         whole = FUSED
     for term in ABLATED_TERMS:
         named[f"{whole}{WITHOUT}{term}"] = replace(searcher, policy=without(searcher.policy, term))
@@ -52,6 +55,7 @@ def searchers(searcher: Searcher, queries: Iterable[KnowledgeQuery] = ()) -> dic
             fusion=searcher.fusion,
             policy=searcher.policy,
             tokens=searcher.tokens,
+            switched=searcher.switched,
             forgets=forgets,
         )
     return named
@@ -66,7 +70,13 @@ def without(policy: RankingPolicy, term: str) -> RankingPolicy:
 
 def with_fusions(searcher: Searcher, queries: Iterable[KnowledgeQuery] = ()) -> dict[str, Searcher]:
     """`searchers`, and the whole with its arms fused by rank instead of by calibrated score."""
+    return {
+        **searchers(searcher, queries),
+        RANKS: _by_rank(replace(searcher, switched=frozenset())),
+    }
+
+
+def _by_rank(searcher: Searcher) -> Searcher:
     fusion = ReciprocalRankFusion()
     version = f"{searcher.policy.version}-{fusion.version}"
-    by_rank = replace(searcher, fusion=fusion, policy=replace(searcher.policy, version=version))
-    return {**searchers(searcher, queries), RANKS: by_rank}
+    return replace(searcher, fusion=fusion, policy=replace(searcher.policy, version=version))

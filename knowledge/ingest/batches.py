@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from access.tenancy import tenant_session
 from knowledge.adapters.database import lock_document
-from knowledge.adapters.embedding import EmbedderFailed, Embedding, embed
+from knowledge.adapters.embedding import Embedded, EmbedderFailed, Embedding, embed_passages
 from knowledge.adapters.titles import Titles
 from knowledge.core.errors import IngestInterrupted
 from knowledge.core.types import (
@@ -49,6 +49,9 @@ class Unpublished(Protocol):
 
     @property
     def number(self) -> int: ...
+
+    @property
+    def title(self) -> str: ...
 
     def hold(self) -> None:
         """Takes the document's lock and raises when this call has lost the chunk set."""
@@ -90,10 +93,10 @@ def in_batches(
 
     tell(0)
     for number, batch in enumerate(batches, start=1):
-        vectors = _vectors(batch, embedding)
+        embedded_now = _embedded(batch, unpublished, embedding)
         with tenant_session(unpublished.chunk_set.tenant_id):
             unpublished.hold()
-            _write(batch, vectors, unpublished, embedding)
+            _write(batch, embedded_now, unpublished, embedding)
             if number == len(batches):
                 unpublished.finalize()
         embedded += admitted_of(batch)
@@ -188,20 +191,20 @@ def outcome(
     )
 
 
-def _vectors(
-    batch: Sequence[PlannedChunk], embedding: Embedding | None
-) -> dict[int, Sequence[float]]:
-    """The vectors of a batch's admitted chunks, by ordinal."""
+def _embedded(
+    batch: Sequence[PlannedChunk], unpublished: Unpublished, embedding: Embedding | None
+) -> Embedded | None:
+    """The vectors of a batch's admitted chunks, in their order."""
     if embedding is None:
-        return {}
-    wanted = [chunk.draft for chunk in batch if chunk.verdict is Verdict.ADMIT]
-    vectors = embed(embedding.embedder, wanted)
-    return {draft.ordinal: vector for draft, vector in zip(wanted, vectors, strict=True)}
+        return None
+    tenant_id = unpublished.chunk_set.tenant_id
+    drafts = [chunk.draft for chunk in _admitted(batch)]
+    return embed_passages(embedding, tenant_id, unpublished.title, drafts)
 
 
 def _write(
     batch: Sequence[PlannedChunk],
-    vectors: Mapping[int, Sequence[float]],
+    embedded: Embedded | None,
     unpublished: Unpublished,
     embedding: Embedding | None,
 ) -> None:
@@ -211,10 +214,10 @@ def _write(
         document_id=unpublished.document_id,
         version=unpublished.number,
     )
-    if embedding is not None and vectors:
+    if embedding is not None and embedded is not None and embedded.vectors:
+        admitted = [numbers[chunk.draft.ordinal] for chunk in _admitted(batch)]
         embedding.vectors.write(
-            {numbers[ordinal]: vector for ordinal, vector in vectors.items()},
-            model=embedding.embedder.model,
+            dict(zip(admitted, embedded.vectors, strict=True)), model=embedded.model
         )
 
 
@@ -241,6 +244,10 @@ class _NewVersion:
     def number(self) -> int:
         return self.unfinished.version
 
+    @property
+    def title(self) -> str:
+        return self.admitted.title
+
     def hold(self) -> None:
         lock_document(self.document_id)
         self.attempt.guard()
@@ -254,6 +261,8 @@ class _NewVersion:
         if unfinished.title != self.admitted.title:
             # An earlier call wrote passages under another title; its index rows are made now.
             self.titles.flag(self.chunk_set, self.admitted.title)
+            if self.embedding is not None:
+                self.embedding.vectors.outdate([self.chunk_set.pk])
         publish(
             self.admitted,
             self.plan,
@@ -297,4 +306,8 @@ def _batches(chunks: Sequence[PlannedChunk], size: int) -> Iterator[Sequence[Pla
 
 def admitted_of(chunks: Sequence[PlannedChunk]) -> int:
     """How many of the chunks are admitted."""
-    return sum(chunk.verdict is Verdict.ADMIT for chunk in chunks)
+    return len(_admitted(chunks))
+
+
+def _admitted(chunks: Sequence[PlannedChunk]) -> list[PlannedChunk]:
+    return [chunk for chunk in chunks if chunk.verdict is Verdict.ADMIT]

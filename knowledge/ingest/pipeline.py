@@ -80,7 +80,11 @@ class Ingestor:
     @property
     def titles(self) -> Titles:
         """What gives a document another title, as a new version may."""
-        return Titles(stemmer=self.stemmer, scanner=self.instruction_scanner)
+        return Titles(
+            stemmer=self.stemmer,
+            scanner=self.instruction_scanner,
+            vectors=self.embedding.vectors if self.embedding else None,
+        )
 
     def accept(self, request: IngestRequest, principal: Principal) -> UUID:
         """What can be said at once of a document that is to be ingested later: which it will be.

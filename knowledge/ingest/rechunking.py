@@ -275,6 +275,10 @@ class _Anew:
     def number(self) -> int:
         return self.version.version
 
+    @property
+    def title(self) -> str:
+        return self.version.document.title
+
     def hold(self) -> None:
         self.version = self.stored.unmoved()
         there = self.chunk_set.chunks.count()

@@ -47,6 +47,7 @@ _LATENCY: Final = ", ".join(
 )
 _COUNTS: Final = (
     *("ingested", "searches", "assembles", "preturns", "empty", "pressed", "passages"),
+    "without_arm",
     *("block_tokens", "duration_ms", "answers", "drawn", "citing"),
 )
 _CORPUS: Final = (
@@ -82,6 +83,7 @@ _ROLL_UP: Final = f"""
             count(*) FILTER (WHERE kind = 'preturn') AS preturns,
             count(*) FILTER (WHERE shown = 0) AS empty,
             count(*) FILTER (WHERE pressed) AS pressed,
+            count(*) FILTER (WHERE asked -> 'arms_away' <> '[]') AS without_arm,
             sum(shown) AS passages,
             sum(block_tokens) FILTER (WHERE shown > 0) AS block_tokens,
             sum(duration_ms) AS duration_ms,
@@ -203,7 +205,8 @@ class Figures:
     """What happened on one day, or on several together; the corpus is that of the last of them.
 
     `drawn` counts the answers that were drawn from passages, `citing` those of them that cite one.
-    `pressed` counts the searches that left something out for want of room.
+    `pressed` counts the searches that left something out for want of room, `without_arm` those that
+    did without an arm that could not answer.
     """
 
     ingested: int = 0
@@ -213,6 +216,7 @@ class Figures:
     preturns: int = 0
     empty: int = 0
     pressed: int = 0
+    without_arm: int = 0
     passages: int = 0
     block_tokens: int = 0
     duration_ms: float = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from django.db.models import F
 
@@ -13,7 +12,7 @@ from access.tenancy import tenant_session
 from access.trust import OperatorPermission
 from knowledge.adapters import term_index
 from knowledge.adapters.database import lock_document
-from knowledge.adapters.embedding import EmbedderFailed, Embedding, embed
+from knowledge.adapters.embedding import Embedded, EmbedderFailed, Embedding, embed_passages
 from knowledge.adapters.indexing import index_rows
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.errors import (
@@ -43,11 +42,13 @@ def release_chunk(
     still being ingested.
     """
     told = checked_reason(reason)
-    vector = _vector(chunk_id, operator, embedding)
+    embedded = _embedded(chunk_id, operator, embedding)
     with tenant_session(operator.tenant_id):
         chunk = _set_aside(chunk_id, operator)
         version = chunk.chunk_set.finalized_version
         document = version.document
+        # Of an older version or a retired chunk set it is found as of an earlier instant only.
+        live = chunk.chunk_set.state == ChunkSetState.LIVE and version.superseded_at is None
         _count(chunk, admitted=True)
         chunk.verdict = Verdict.ADMIT
         chunk.save(update_fields=["verdict"])
@@ -64,27 +65,29 @@ def release_chunk(
             chunk.pk,
             rows[chunk.pk],
             space=document.space_id,
-            # Of an older version or a retired chunk set it is found as of an earlier instant only.
-            live=chunk.chunk_set.state == ChunkSetState.LIVE and version.superseded_at is None,
+            live=live,
         )
-        if embedding is not None:
-            embedding.vectors.write({chunk.pk: vector}, model=embedding.embedder.model)
-            if chunk.chunk_set.state == ChunkSetState.LIVE:
-                embedding.vectors.publish(chunk.chunk_set_id, space=document.space_id)
+        if embedding is not None and embedded is not None:
+            embedding.vectors.write(
+                {chunk.pk: embedded.vectors[0]},
+                model=embedded.model,
+                space=document.space_id,
+                live=live,
+            )
         _record(KnowledgeEvent.RELEASED, chunk, operator, told)
     return chunk
 
 
-def _vector(chunk_id: str, operator: Principal, embedding: Embedding | None) -> Sequence[float]:
+def _embedded(chunk_id: str, operator: Principal, embedding: Embedding | None) -> Embedded | None:
     if embedding is None:
-        return ()
+        return None
     with tenant_session(operator.tenant_id):
         chunk = _set_aside(chunk_id, operator)
+        title = chunk.chunk_set.finalized_version.document.title
     try:
-        (vector,) = embed(embedding.embedder, [chunk])
+        return embed_passages(embedding, operator.tenant_id, title, [chunk])
     except EmbedderFailed as failed:
         raise EmbedderUnavailable from failed
-    return vector
 
 
 def purge_chunk(chunk_id: str, operator: Principal, *, reason: str) -> None:

@@ -72,6 +72,7 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_citation"),
         tenant_isolation("knowledge_dailyfigures"),
         tenant_isolation("knowledge_preturnpolicy"),
+        tenant_isolation("knowledge_armswitch"),
         tenant_isolation("knowledge_deletion"),
         tenant_isolation("knowledge_deletedchunk"),
         tenant_isolation("knowledge_goldenset"),

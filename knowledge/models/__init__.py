@@ -1,6 +1,7 @@
 """The tables of the knowledge store."""
 
 from knowledge.models.admission import PiiPolicy
+from knowledge.models.arms import ArmSwitch
 from knowledge.models.attachment import Attachment, Conversation
 from knowledge.models.bulk import BulkItem, BulkTask
 from knowledge.models.chunk import Chunk, ChunkSet, QuarantinedChunk
@@ -25,6 +26,7 @@ from knowledge.models.trace import RecallTrace, TracedPassage
 from knowledge.models.unfinished import UnfinishedVersion
 
 __all__ = [
+    "ArmSwitch",
     "Attachment",
     "BulkItem",
     "BulkTask",

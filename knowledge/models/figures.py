@@ -30,6 +30,7 @@ class DailyFigures(models.Model):
     preturns = models.BigIntegerField(default=0)
     empty = models.BigIntegerField(default=0)
     pressed = models.BigIntegerField(default=0)
+    without_arm = models.BigIntegerField(default=0)
     passages = models.BigIntegerField(default=0)
     block_tokens = models.BigIntegerField(default=0)
     duration_ms = models.FloatField(default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -56,17 +56,35 @@ class Found:
 
     `words` is how many different words of the text it read, stop words aside.
     `taken` are those of the whole question as it took them, when it goes by words.
+    `score` says what the arm makes of chunks that another one found in the same view.
     """
 
     scores: Mapping[int, float]
     notes: tuple[str, ...] = ()
     words: int = 0
     taken: tuple[QueryWord, ...] = ()
+    score: Callable[[Sequence[int]], Mapping[int, float]] = lambda numbers: dict.fromkeys(
+        numbers, 0.0
+    )
+
+
+class ArmFailed(Exception):  # a search goes on without the arm
+    """An arm cannot answer; `reason` names no content."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+# Finds what of a view answers: the best chunks, so many at most.
+Asked = Callable[[SearchView, int], Found]
 
 
 class SearchArm(Protocol):
-    """One way of finding chunks, best ones first, `limit` at most."""
+    """One way of finding chunks."""
 
     name: str
 
-    def search(self, view: SearchView, query: KnowledgeQuery, limit: int) -> Found: ...
+    def prepare(self, query: KnowledgeQuery) -> Asked:
+        """What can be done before a transaction is open; raises `ArmFailed`."""
+        ...

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from django.db import connection
 
@@ -24,7 +26,7 @@ from knowledge.core.query import (
 )
 from knowledge.core.spelling import one_edit_away
 from knowledge.core.types import KnowledgeQuery
-from knowledge.retrieval.arms import Found, SearchView
+from knowledge.retrieval.arms import Asked, Found, SearchView
 
 # A viewer of no more chunks than this has all of them scored.
 SMALL_VIEW = 5_000
@@ -45,15 +47,18 @@ _SEARCH = """
         SELECT t.chunk, t.score, t.tsv || ''::tsvector AS tsv FROM (
             SELECT c.chunk, %(factor)s::float8 * (c.sv <#> %(query)s::sparsevec) AS score, c.tsv
             FROM (
-                SELECT i.chunk, i.sv, i.tsv FROM knowledge_chunk_index i {live}
-                  AND i.space = ANY (%(spaces)s::int[]) AND i.tsv @@ %(candidates)s::tsquery
+                SELECT i.chunk, i.sv, i.tsv FROM knowledge_chunk_index i {where}
+                  AND i.space = ANY (%(spaces)s::int[]) {matching}
                 LIMIT %(most)s
             ) c
             ORDER BY score DESC, c.chunk LIMIT %(limit)s
         ) t OFFSET 0
     ) u ORDER BY score DESC, u.chunk
 """
+_MATCHING = "AND i.tsv @@ %(candidates)s::tsquery"
 _NOW = "WHERE i.live"
+# Chunks that another arm found, whether they hold a word of the question or not.
+_THESE = "WHERE i.chunk = ANY (%(numbers)s::bigint[])"
 # As of an earlier instant: per document the version, and of it the chunk set, that was live then.
 _AS_OF = """
     JOIN knowledge_chunk k ON k.id = i.chunk
@@ -76,6 +81,12 @@ class LexicalArm:
         self._budget = budget
         self._small_view = small_view
 
+    def prepare(self, query: KnowledgeQuery) -> Asked:
+        return partial(self._asked, query)
+
+    def _asked(self, query: KnowledgeQuery, view: SearchView, limit: int) -> Found:
+        return self.search(view, query, limit)
+
     def search(self, view: SearchView, query: KnowledgeQuery, limit: int) -> Found:
         """Reads the question by every analyser that the caller's documents were indexed by."""
         versions = [version for version in view.analyzers if version in ANALYZERS]
@@ -83,13 +94,16 @@ class LexicalArm:
             self._search(view, form_query(query, ANALYZERS[version]), limit)
             for version in versions or [ANALYZER_VERSION]
         ]
-        best: dict[int, float] = {}
-        for one in found:
-            for chunk, score in one.scores.items():
-                best[chunk] = max(score, best.get(chunk, 0.0))
+        best = _best(one.scores for one in found)
         notes = dict.fromkeys(note for one in found for note in one.notes)
         words = max(one.words for one in found)
-        return Found(scores=best, notes=tuple(notes), words=words, taken=found[0].taken)
+        return Found(
+            scores=best,
+            notes=tuple(notes),
+            words=words,
+            taken=found[0].taken,
+            score=lambda numbers: _best(one.score(numbers) for one in found),
+        )
 
     def _search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
         lexemes: dict[str, Mapping[str, str | None]] = {
@@ -117,12 +131,32 @@ class LexicalArm:
         occurring = [df for df in counted.values() if df > 0]
         if len(occurring) == 1 and occurring[0] > most:
             notes = (*notes, f"{occurring[0]:,} passages hold the word; {most:,} were ranked.")
-        scores = _score(view, weighed, candidates, limit, most=most)
+
+        def calibrated(scores: Iterable[tuple[int, float]]) -> dict[int, float]:
+            return {chunk: bm25.calibrated(score, weighed.maximum) for chunk, score in scores}
+
         return Found(
-            scores={chunk: bm25.calibrated(score, weighed.maximum) for chunk, score in scores},
+            scores=calibrated(
+                _score(
+                    view,
+                    weighed,
+                    _AS_OF if view.as_of else _NOW,
+                    _MATCHING,
+                    {"candidates": candidates, "limit": limit, "most": most},
+                )
+            ),
             notes=notes,
             words=weighed.words,
             taken=taken,
+            score=lambda numbers: calibrated(
+                _score(
+                    view,
+                    weighed,
+                    _THESE,
+                    "",
+                    {"numbers": list(numbers), "limit": len(numbers), "most": len(numbers)},
+                )
+            ),
         )
 
     def _frequencies(
@@ -180,8 +214,17 @@ class LexicalArm:
         return replace(query, weights=weights), notes
 
 
+def _best(found: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """Each chunk's best score by any analyser."""
+    best: dict[int, float] = {}
+    for scores in found:
+        for chunk, score in scores.items():
+            best[chunk] = max(score, best.get(chunk, 0.0))
+    return best
+
+
 def _score(
-    view: SearchView, weighed: WeighedQuery, candidates: str, limit: int, *, most: int
+    view: SearchView, weighed: WeighedQuery, where: str, matching: str, values: dict[str, Any]
 ) -> list[tuple[int, float]]:
     pairs = {
         f"pair_{number}": bm25.near(pair.first, pair.second)
@@ -191,7 +234,7 @@ def _score(
         f" + CASE WHEN u.tsv @@ %(pair_{number})s::tsquery THEN {pair.bonus!r}::float8 ELSE 0 END"
         for number, pair in enumerate(weighed.pairs)
     )
-    statement = _SEARCH.format(bonus=f"(0::float8{bonus})", live=_AS_OF if view.as_of else _NOW)
+    statement = _SEARCH.format(bonus=f"(0::float8{bonus})", where=where, matching=matching)
     with connection.cursor() as cursor:
         cursor.execute(
             statement,
@@ -199,10 +242,8 @@ def _score(
                 "factor": -(bm25.K1 + 1),
                 "query": bm25.sparse_literal(weighed.vector),
                 "spaces": list(view.spaces),
-                "candidates": candidates,
                 "as_of": view.as_of,
-                "limit": limit,
-                "most": most,
+                **values,
                 **pairs,
             },
         )

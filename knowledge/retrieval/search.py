@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -15,21 +16,25 @@ from access.principal import Principal
 from access.tenancy import tenant_session
 from knowledge.adapters import database
 from knowledge.core.budget import Selection, select
-from knowledge.core.fusion import Fusion
+from knowledge.core.fusion import LEXICAL, Fusion
 from knowledge.core.ports import TokenCounter
 from knowledge.core.query import form_query
 from knowledge.core.ranking import RankingPolicy, rank
 from knowledge.core.rendering import BlockPassage, render
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery, RankedPassage, RenderedBlock, SearchResult
-from knowledge.retrieval.arms import SearchArm, SearchView
+from knowledge.models import ArmSwitch
+from knowledge.retrieval.arms import ArmFailed, Asked, Found, SearchArm, SearchView
 from knowledge.retrieval.candidates import load_candidates, with_text
 from knowledge.retrieval.trace import record_trace
+
+logger = logging.getLogger(__name__)
 
 CANDIDATES = 50
 _LOOKS = 3
 NOTHING_FOUND = "Nothing that you may see matches these words."
 TOO_FEW_WORDS = "The text says too little to recall anything by."
+ARM_AWAY = "The {} arm cannot answer at the moment; passages were found without it."
 YIELDED = "Knowledge yielded: the turn had no room left for it."
 
 
@@ -41,19 +46,22 @@ class Searcher:
     fusion: Fusion
     policy: RankingPolicy
     tokens: TokenCounter
+    # Those of the arms that a tenant has only when they were switched on for it.
+    switched: frozenset[str] = frozenset()
 
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
         """Raises `InvalidQuery` for what is not a text and `ProjectForbidden`; never for words."""
         started = time.perf_counter()
         form_query(query)  # raises before anything is read or written
         scope = resolve_scope(principal, query.current_scope)
+        asked, failed = self._prepared(query, principal)
         with tenant_session(principal.tenant_id):
             now = database.now()
             as_of = query.as_of or now
             view = SearchView.of(scope, as_of=query.as_of)
             for _ in range(_LOOKS):
-                found = {arm.name: arm.search(view, query, CANDIDATES) for arm in self.arms}
-                scores = {name: arm.scores for name, arm in found.items()}
+                found = {name: ask(view, CANDIDATES) for name, ask in asked.items()}
+                scores = _scored_by_all(found)
                 match = self.fusion.fuse(scores)
                 candidates = load_candidates(view, match, scores)
                 # What was found and is gone was superseded in between: the new version is there
@@ -65,6 +73,7 @@ class Searcher:
             floor = self.policy.floor(query) if said >= query.least_words else math.inf
             selection, block = self._selected(ranked, query, as_of, floor)
             notes = dict.fromkeys(note for arm in found.values() for note in arm.notes)
+            notes |= dict.fromkeys(ARM_AWAY.format(name) for name in failed)
             if not candidates and not notes:
                 notes[NOTHING_FOUND] = None
             if said < query.least_words:
@@ -85,9 +94,35 @@ class Searcher:
                 result,
                 created_at=now,
                 duration_ms=(time.perf_counter() - started) * 1_000,
-                ranking=self._ranking(query),
+                ranking={**self._ranking(query), "arms": list(asked), "arms_away": failed},
             )
         return result
+
+    def _prepared(
+        self, query: KnowledgeQuery, principal: Principal
+    ) -> tuple[dict[str, Asked], list[str]]:
+        """The arms that the tenant has, ready to look, and the names of those that cannot.
+
+        What an arm waits for outside is waited for before the transaction of the search is open.
+        """
+        asked, failed = dict[str, Asked](), list[str]()
+        on = self._switched_on(principal.tenant_id)
+        for arm in self.arms:
+            if arm.name in self.switched and arm.name not in on:
+                continue
+            try:
+                asked[arm.name] = arm.prepare(query)
+            except ArmFailed as away:
+                logger.warning("arm_failed", extra={"arm": arm.name, "reason": away.reason})
+                failed.append(arm.name)
+        return asked, failed
+
+    def _switched_on(self, tenant_id: str) -> frozenset[str]:
+        if not self.switched:
+            return frozenset()
+        with tenant_session(tenant_id):
+            on = ArmSwitch.objects.filter(tenant_id=tenant_id, enabled=True)
+            return frozenset(on.values_list("arm", flat=True))
 
     def give_way(self, query: KnowledgeQuery, principal: Principal) -> None:
         """Records that a turn had no room for knowledge, so that nothing was looked for.
@@ -158,3 +193,17 @@ class Searcher:
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             tokens=self.tokens.count(text),
         )
+
+
+def _scored_by_all(found: Mapping[str, Found]) -> dict[str, Mapping[int, float]]:
+    """Every chunk that any arm found, scored by each: what one of them left out for want of room
+    is no worse for it. A question without a word to search for has no meaning to search for."""
+    if LEXICAL in found and not found[LEXICAL].words:
+        return {name: {} for name in found}
+    if len(found) == 1:
+        return {name: one.scores for name, one in found.items()}
+    union = {number for one in found.values() for number in one.scores}
+    return {
+        name: {**one.score(sorted(union - one.scores.keys())), **one.scores}
+        for name, one in found.items()
+    }

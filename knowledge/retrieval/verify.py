@@ -116,7 +116,7 @@ def _checked(
     if match:
         return CheckedQuote(quote=quote, outcome=match.outcome, chunk=named, match=match)
     asked = KnowledgeQuery(text=quote.text, as_of=view.as_of)
-    scores = [arm.search(view, asked, _LOOKED_AT).scores for arm in arms]
+    scores = [arm.prepare(asked)(view, _LOOKED_AT).scores for arm in arms]
     numbers = {number for found in scores for number in found}
     holders = [
         (found, chunk)

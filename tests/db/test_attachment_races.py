@@ -154,7 +154,7 @@ def test_deleted_while_it_is_being_published(
 
 def test_deleted_between_two_batches(blob_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attachment, gate = send(LONG), Gate()
-    monkeypatch.setattr(batches, "_vectors", _second_time(batches._vectors, gate))
+    monkeypatch.setattr(batches, "_embedded", _second_time(batches._embedded, gate))
     with started(lambda: run(attachment), gate):
         with operations_session():
             assert UnfinishedVersion.objects.exists()

@@ -239,7 +239,7 @@ def test_even_a_short_document_waits_for_its_vectors(blob_root: Path) -> None:
     assert nothing_to_see()
     done = ingestor.ingest(replace(request, resume=True), principal())
     assert done.state == "live"
-    assert embedder.calls[-1] == ["The zebra pump runs at night."]
+    assert embedder.calls[-1] == ["Pumps\nThe zebra pump runs at night."]
 
 
 class ByWord:

@@ -23,7 +23,7 @@ from knowledge.core.types import BulkAction, IngestProgress, IngestRequest, Visi
 from knowledge.ingest.attempt import Attempt
 from knowledge.lifecycle.figures import roll_up
 from knowledge.lifecycle.pii_policy import set_pii_policy
-from knowledge.models import Chunk, PreturnPolicy, VisibilitySpace
+from knowledge.models import ArmSwitch, Chunk, PreturnPolicy, VisibilitySpace
 from knowledge.retrieval import lexical
 from knowledge.retrieval.citations import Cited
 from knowledge.wiring import store
@@ -92,6 +92,7 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         with tenant_session(tenant):
             Operator.objects.create(user=user, tenant_id=tenant)
             PreturnPolicy.objects.create(tenant_id=tenant, changed_by="olga")
+            ArmSwitch.objects.create(tenant_id=tenant, arm="semantic", changed_by="olga")
     roll_up()
 
 

@@ -1,0 +1,1 @@
+"""Embedders: an OpenAI-compatible endpoint, and a model on this machine."""
