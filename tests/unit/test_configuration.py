@@ -22,6 +22,13 @@ PRODUCTION = {
 }
 BUCKET = {"ARTIFACT_STORAGE": "s3", "ARTIFACT_S3_BUCKET": "originals"}
 
+ENDPOINT = {
+    "EMBEDDER": "endpoint",
+    "EMBEDDER_URL": "https://embedder.invalid/v1",
+    "EMBEDDER_MODEL": "small",
+    "EMBEDDER_DIMENSIONS": "384",
+}
+
 
 def _read_settings(changes: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Read the settings in a process of their own and print what depends on the environment."""
@@ -51,6 +58,12 @@ def test_production_settings_follow_from_the_public_address() -> None:
         ({"ARTIFACT_STORAGE": "s3"}, "ARTIFACT_STORAGE=s3 needs ARTIFACT_S3_BUCKET"),
         (BUCKET | {"ARTIFACT_S3_ENDPOINT": "s3.example.org"}, "ARTIFACT_S3_ENDPOINT must be the"),
         (BUCKET | {"AWS_ACCESS_KEY_ID": "somebody"}, "Set both AWS_ACCESS_KEY_ID and"),
+        ({"EMBEDDER": "openai"}, "EMBEDDER must be one of none, endpoint, local"),
+        (ENDPOINT | {"EMBEDDER_URL": ""}, "Set EMBEDDER_URL to the address"),
+        (ENDPOINT | {"EMBEDDER_MODEL": ""}, "Set EMBEDDER_MODEL to the model's name"),
+        (ENDPOINT | {"EMBEDDER_DIMENSIONS": ""}, "Set EMBEDDER_DIMENSIONS to the length"),
+        (ENDPOINT | {"EMBEDDER_FLOOR": "1"}, "EMBEDDER_FLOOR must be from 0 to below 1"),
+        ({"NEXT_EMBEDDER": "local", "NEXT_EMBEDDER_FOLDER": "m"}, "NEXT_EMBEDDER_FOLDER must be"),
     ],
 )
 def test_a_missing_setting_says_what_to_set(changes: dict[str, str], told: str) -> None:
@@ -112,6 +125,9 @@ def test_flags_choices_folders_and_addresses(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_setting_is_documented() -> None:
     source = (settings.BASE_DIR / "config" / "settings.py").read_text()
     read = set(re.findall(r'environment\.\w+\(\s*"([A-Z0-9_]+)"', source))
+    embedders = (settings.BASE_DIR / "config" / "embedders.py").read_text()
+    read |= {f"EMBEDDER_{name}" for name in re.findall(r'f"\{name\}_([A-Z_]+)"', embedders)}
+    read |= set(re.findall(r'configured_embedder\("([A-Z_]+)"\)', source))
     documented = set(
         re.findall(
             r"^#([A-Z0-9_]+)=", (settings.BASE_DIR / ".env.example").read_text(), re.MULTILINE
