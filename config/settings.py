@@ -217,7 +217,6 @@ FORMAT_MODULE_PATH = "config.formats"
 ARTIFACT_STORAGE = environment.choice("ARTIFACT_STORAGE", "files", ("files", "s3"))
 ARTIFACT_ROOT = environment.folder("ARTIFACT_ROOT", VAR / "blobs")
 ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
-CITATION_LINK_DAYS = environment.number("CITATION_LINK_DAYS", 30, least=1)
 # An upload in pieces to which none was added for so long is given up.
 UPLOAD_DAYS = environment.number("UPLOAD_DAYS", 7, least=1)
 # What each tenant's uploads may take up; 0 is no limit.
