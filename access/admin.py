@@ -72,6 +72,13 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text="Admitting a document needs USER.",
     )
     sensitivity_ceiling = forms.ChoiceField(initial=Sensitivity.INTERNAL.value)
+    requests_per_minute = forms.IntegerField(
+        min_value=0,
+        max_value=1_000_000,
+        required=False,
+        label="Requests a minute",
+        help_text="Empty means what holds for every key here, 0 no limit.",
+    )
     expires_at = forms.DateTimeField(
         widget=forms.DateTimeInput({"type": "datetime-local"}),
         required=False,
@@ -175,6 +182,7 @@ class ApiKeyAdmin(OperatorAdmin):
                 "projects",
                 "max_origin_trust",
                 "sensitivity_ceiling",
+                "requests_per_minute",
                 "expires_at",
             ]
         return [
@@ -187,6 +195,7 @@ class ApiKeyAdmin(OperatorAdmin):
             "max_origin_trust",
             "sensitivity_ceiling",
             "surface",
+            "requests_per_minute",
             "state",
             "created_at",
             "expires_at",
@@ -240,6 +249,7 @@ class ApiKeyAdmin(OperatorAdmin):
             sensitivity_ceiling=Sensitivity(asked["sensitivity_ceiling"]),
             name=asked["name"],
             expires_at=asked["expires_at"],
+            requests_per_minute=asked["requests_per_minute"],
             issued_by=operator_name(request),
         )
         # The row that the rest of the admin speaks of is the one that was issued.

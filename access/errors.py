@@ -9,6 +9,7 @@ document, a secret or an internal.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -17,21 +18,24 @@ class VerbatimError(Exception):
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 400
+    # The JSON Schema of each member that a problem of this code has beside the common ones.
+    own_members: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, detail: str = "", **members: Any) -> None:
-        self.detail = detail or self.title
+        self.detail = detail or self.meaning()
         self.members = members
         super().__init__(self.detail)
 
-    @property
-    def title(self) -> str:
-        return (type(self).__doc__ or self.code).strip().splitlines()[0]
+    @classmethod
+    def meaning(cls) -> str:
+        """What the code stands for, in a sentence."""
+        return (cls.__doc__ or cls.code).strip().splitlines()[0]
 
     def problem(self) -> dict[str, Any]:
         """The members of an RFC 9457 problem, without the HTTP envelope."""
         return {
             "type": f"urn:verbatim:problem:{self.code}",
-            "title": self.title,
+            "title": self.meaning(),
             "status": self.status,
             "code": self.code,
             "detail": self.detail,
@@ -43,6 +47,17 @@ class Malformed(VerbatimError):
     """The request is malformed."""
 
     code = "malformed"
+    own_members: ClassVar[Mapping[str, Any]] = {
+        "fields": {
+            "type": "array",
+            "description": "Of `malformed`: which members, and what is wrong with each.",
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+                "required": ["field", "message"],
+            },
+        }
+    }
 
 
 class NotAuthenticated(VerbatimError):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -60,6 +62,8 @@ class ApiKey(models.Model):
         max_length=20, choices=vocabulary_choices(Sensitivity), default=Sensitivity.INTERNAL
     )
     surface = models.CharField(max_length=50, default="api")
+    # Instead of what holds for all keys; 0 is no limit.
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
@@ -99,6 +103,7 @@ class ApiKey(models.Model):
         surface: str = "api",
         name: str = "",
         expires_at: datetime | None = None,
+        requests_per_minute: int | None = None,
         issued_by: str = "command",
     ) -> tuple[ApiKey, str]:
         """A new key and its plain text, which nobody can read again.
@@ -122,6 +127,7 @@ class ApiKey(models.Model):
                 sensitivity_ceiling=sensitivity_ceiling,
                 surface=surface,
                 expires_at=expires_at,
+                requests_per_minute=requests_per_minute,
             )
             audit.record(audit.KEY_ISSUED, tenant_id, actor=issued_by, data=key.granted())
         return key, f"vk_{prefix}_{secret}"
@@ -175,6 +181,7 @@ class ApiKey(models.Model):
             "sensitivity_ceiling": str(self.sensitivity_ceiling),
             "surface": self.surface,
             "expires_at": self.expires_at and self.expires_at.isoformat(),
+            "requests_per_minute": self.requests_per_minute,
         }
 
     def usable_at(self, instant: datetime) -> bool:
@@ -190,6 +197,7 @@ class ApiKey(models.Model):
             sensitivity_ceiling=Sensitivity(self.sensitivity_ceiling),
             surface=self.surface,
             key_prefix=self.prefix,
+            requests_per_minute=self.requests_per_minute,
         )
 
 
@@ -223,6 +231,41 @@ class Operator(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} of {self.tenant_id}"
+
+
+class IdempotentAnswer(models.Model):
+    """What was answered to a write that named an `Idempotency-Key`, for as long as it is kept.
+
+    `status` is empty while the request is carried out. `subjects` are the ids that the answer
+    names; `body` goes when one of them is deleted.
+    """
+
+    tenant_id = models.CharField(max_length=100)
+    principal_id = models.CharField(max_length=200)
+    key = models.CharField(max_length=200)
+    fingerprint = models.CharField(max_length=64)
+    # Tells whoever claimed the request from everybody else.
+    claim = models.UUIDField(default=uuid.uuid4)
+    claimed_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    status = models.PositiveSmallIntegerField(null=True)
+    body = models.JSONField(null=True)
+    subjects = ArrayField(models.UUIDField(), default=list)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="answer_tenant_named"),
+            models.UniqueConstraint(
+                fields=("tenant_id", "principal_id", "key"), name="answer_once"
+            ),
+        )
+        indexes = (
+            models.Index(fields=["expires_at"], name="answer_due"),
+            GinIndex(fields=["subjects"], name="answer_subjects"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.principal_id}: {self.key}"
 
 
 def _digest(secret: str) -> str:

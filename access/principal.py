@@ -28,6 +28,7 @@ class Principal:
     document of it is visible to them, and `permissions` says what they may do there; no API key
     makes one. `key_prefix` names the key that vouched for the caller, when one did.
     `acting_operator` is who looks through the principal's eyes, when it is not themselves.
+    `requests_per_minute` is the key's own limit: `None` is what holds for all keys, 0 is none.
     """
 
     OPERATOR_PREFIX: ClassVar[str] = "operator:"
@@ -43,6 +44,7 @@ class Principal:
     permissions: frozenset[OperatorPermission] = frozenset()
     key_prefix: str = ""
     acting_operator: str = ""
+    requests_per_minute: int | None = None
 
     @classmethod
     def for_operator(

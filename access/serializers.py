@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from drf_spectacular.extensions import OpenApiSerializerExtension
 from drf_spectacular.types import OpenApiTypes
@@ -58,7 +59,16 @@ class StrictSerializer(serializers.Serializer[Any]):
                 raise serializers.ValidationError(
                     {name[:100]: ["There is no such member."] for name in unknown}
                 )
-        return super().to_internal_value(data)
+        values: Any = super().to_internal_value(data)
+        # The framework takes a number for its digits, and even `false` for an id.
+        if wrong := [name for name, value in data.items() if self._no_text(name, value)]:
+            raise serializers.ValidationError({name: ["Give a string."] for name in wrong})
+        return values
+
+    def _no_text(self, name: str, value: Any) -> bool:
+        field = self.fields[name]
+        textual = isinstance(field, serializers.CharField | serializers.UUIDField)
+        return textual and not isinstance(value, str | UUID | None)
 
 
 class StrictSerializerExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]

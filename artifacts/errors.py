@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from access.errors import Malformed, Unavailable, VerbatimError
 
 
@@ -41,6 +44,9 @@ class UploadOutOfOrder(ArtifactError):
 
     code = "upload_out_of_order"
     status = 409
+    own_members: ClassVar[Mapping[str, Any]] = {
+        "next_offset": {"type": "integer", "description": "Where the next piece starts."}
+    }
 
 
 class UploadQuotaExceeded(ArtifactError):

@@ -20,6 +20,7 @@ from django.db.models.functions import Now
 
 from access.clock import now
 from access.errors import NotFound
+from access.idempotency import forget
 from access.principal import Principal
 from access.tenancy import tenant_session
 from artifacts.blobs import blob_store
@@ -264,6 +265,7 @@ def expire(artifact_ids: Sequence[UUID]) -> int:
     the session. Returns how many.
     """
     SourceDescriptor.objects.filter(artifact__in=artifact_ids).delete()
+    forget(artifact_ids)
     return Artifact.objects.filter(id__in=artifact_ids).update(expires_at=Now())
 
 

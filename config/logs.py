@@ -8,6 +8,8 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
+from config.request_ids import current_request_id
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SIMPLE = (str, int, float, bool, type(None), list, tuple, dict)
 # Extras by which frameworks hand over whole requests and results.
@@ -24,6 +26,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
+        if request_id := current_request_id():
+            line["request_id"] = request_id
         line |= {
             name: value
             for name, value in vars(record).items()

@@ -34,5 +34,5 @@ def server_error(request: HttpRequest, *_: Any) -> HttpResponse:
 def _answer(request: HttpRequest, error: VerbatimError) -> HttpResponse:
     if request.path.startswith(_FOR_PROGRAMS):
         return problem_response(error)
-    page = {"title": error.title, "detail": error.detail, "status": HTTPStatus(error.status)}
+    page = {"title": error.meaning(), "detail": error.detail, "status": HTTPStatus(error.status)}
     return render(request, "problem.html", page, status=error.status)

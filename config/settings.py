@@ -168,6 +168,7 @@ if EMBEDDERS:
 SEARCH_FUSION = environment.choice("SEARCH_FUSION", "calibrated", ("calibrated", "rrf"))
 
 MIDDLEWARE = [
+    "config.request_ids.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "config.policy.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -301,12 +302,17 @@ FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.TemporaryFileUploadHand
 
 # --- the API
 
+# Requests that a key may make in a minute, unless it has a limit of its own; 0 is no limit.
+RATE_LIMIT_PER_MINUTE = environment.number("RATE_LIMIT_PER_MINUTE", 6000)
+# Hours for which the answer to a write with an Idempotency-Key is kept.
+IDEMPOTENCY_HOURS = environment.number("IDEMPOTENCY_HOURS", 24, least=1)
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["access.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["access.problems.ProblemRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "access.openapi.ApiSchema",
+    "DEFAULT_THROTTLE_CLASSES": ["access.throttling.KeyThrottle"],
     "EXCEPTION_HANDLER": "access.problems.problem_handler",
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,

@@ -96,6 +96,7 @@ def _quick_settings(settings: Settings, tmp_path: Path) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     staticfiles = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": staticfiles}
+    settings.MIDDLEWARE = ["tests.conformance.ConformanceMiddleware", *settings.MIDDLEWARE]
     # Static files are served from where they are written, not from a collected copy.
     settings.WHITENOISE_USE_FINDERS = settings.WHITENOISE_AUTOREFRESH = True
 

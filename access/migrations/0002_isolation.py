@@ -11,4 +11,5 @@ class Migration(migrations.Migration):
     operations = [
         tenant_isolation("access_apikey"),
         tenant_isolation("access_operator"),
+        tenant_isolation("access_idempotentanswer"),
     ]

@@ -12,24 +12,36 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from access.authentication import principal_of
+from access.errors import ProjectForbidden
+from access.idempotency import idempotent
+from access.openapi import refuses
 from access.serializers import ReadQuerySerializer
 from access.streaming import as_served
 from artifacts import store
 from artifacts.api.ranges import parse_range
 from artifacts.api.serializers import ArtifactSerializer, UploadSerializer
-from artifacts.errors import RangeNotSatisfiable
+from artifacts.errors import (
+    BlobDamaged,
+    BlobMissing,
+    InvalidUpload,
+    RangeNotSatisfiable,
+    StorageUnavailable,
+    UploadQuotaExceeded,
+    UploadTooLarge,
+)
 from artifacts.models import Artifact
 
 _BLOCK = 64 * 1024
 # A download is never shown as a page of ours: only these types are named, all else is bytes.
 _PLAIN_TYPES = {"text/plain", "text/markdown", "application/json", "application/pdf"}
+_SERVED_TYPES = {*_PLAIN_TYPES, store.UNKNOWN_MEDIA_TYPE}
 
 
 class ArtifactsView(APIView):
@@ -37,6 +49,8 @@ class ArtifactsView(APIView):
 
     parser_classes = (MultiPartParser,)
 
+    @idempotent
+    @refuses(InvalidUpload, UploadTooLarge, UploadQuotaExceeded, StorageUnavailable)
     @extend_schema(
         operation_id="artifacts_create",
         request={"multipart/form-data": UploadSerializer},
@@ -60,6 +74,7 @@ class ArtifactsView(APIView):
 class ArtifactView(APIView):
     """One artifact."""
 
+    @refuses(ProjectForbidden)
     @extend_schema(
         operation_id="artifacts_retrieve",
         parameters=[ReadQuerySerializer],
@@ -73,13 +88,13 @@ class ArtifactView(APIView):
 class ArtifactContentView(APIView):
     """The bytes of one artifact."""
 
+    @refuses(ProjectForbidden, RangeNotSatisfiable, BlobMissing, BlobDamaged, StorageUnavailable)
     @extend_schema(
         operation_id="artifacts_content",
         parameters=[ReadQuerySerializer],
         responses={
-            (200, "application/octet-stream"): OpenApiTypes.BINARY,
-            (206, "application/octet-stream"): OpenApiTypes.BINARY,
-            416: OpenApiResponse(description="The range lies outside the file."),
+            (200, *sorted(_SERVED_TYPES)): OpenApiTypes.BINARY,
+            (206, *sorted(_SERVED_TYPES)): OpenApiTypes.BINARY,
         },
     )
     def get(self, request: Request, artifact_id: UUID) -> HttpResponseBase:

@@ -10,8 +10,11 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.idempotency import idempotent
+from access.openapi import refuses
 from access.serializers import StrictSerializer
 from artifacts.api.views import part_type
+from knowledge.api import refusals
 from knowledge.api import serializers as shapes
 from knowledge.api.views import KnowledgeView, parsed, query_of
 from knowledge.core.types import Actor
@@ -24,6 +27,8 @@ class AttachmentsView(KnowledgeView):
 
     parser_classes = (MultiPartParser,)  # type: ignore[assignment]
 
+    @idempotent
+    @refuses(*refusals.ATTACHING)
     @extend_schema(
         operation_id="attachments_create",
         request={"multipart/form-data": shapes.AttachSerializer},
@@ -68,6 +73,8 @@ class AttachmentView(KnowledgeView):
 class ConversationView(KnowledgeView):
     """A conversation of the caller's principal."""
 
+    @idempotent
+    @refuses(*refusals.DELETING)
     @extend_schema(
         operation_id="conversations_delete",
         parameters=[shapes.DeleteConversationQuerySerializer],

@@ -12,8 +12,21 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.errors import NotFound, ProjectForbidden
+from access.openapi import refuses
 from access.serializers import StrictSerializer
 from artifacts import uploads
+from artifacts.errors import (
+    BlobDamaged,
+    BlobMissing,
+    ChecksumMismatch,
+    InvalidUpload,
+    RangeNotSatisfiable,
+    StorageUnavailable,
+    UploadConflict,
+    UploadOutOfOrder,
+    UploadQuotaExceeded,
+)
 from artifacts.models import UploadState
 from artifacts.store import ATTRIBUTION_LIMIT, FILENAME_LIMIT, LARGEST_PART, read_part
 from knowledge.api.views import KnowledgeView, parsed
@@ -115,6 +128,7 @@ class AttachmentContentSerializer(serializers.Serializer[Any]):
 class AttachPieceView(KnowledgeView):
     """A file in pieces."""
 
+    @refuses(InvalidUpload, ChecksumMismatch, UploadConflict, UploadOutOfOrder, UploadQuotaExceeded)
     @extend_schema(
         operation_id="knowledge_attach",
         request=AttachPieceSerializer,
@@ -169,6 +183,14 @@ class AttachPieceView(KnowledgeView):
 class AttachmentPartView(KnowledgeView):
     """An original in parts."""
 
+    @refuses(
+        NotFound,
+        ProjectForbidden,
+        RangeNotSatisfiable,
+        BlobMissing,
+        BlobDamaged,
+        StorageUnavailable,
+    )
     @extend_schema(
         operation_id="knowledge_attachment",
         request=AttachmentPartSerializer,

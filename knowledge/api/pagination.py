@@ -7,6 +7,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
@@ -23,6 +25,19 @@ from knowledge.evidence.reading import records_of, revisions_of
 from knowledge.models import Document
 
 _LONGEST_NUMBER: Final = 9
+
+
+def page_of(row: type[Serializer[Any]]) -> Serializer[Any]:
+    """The shape of one page of a list, for the API's description."""
+    name = row.__name__.removesuffix("Serializer")
+    return inline_serializer(
+        f"{name}Page",
+        {
+            "next": serializers.URLField(allow_null=True),
+            "previous": serializers.URLField(allow_null=True),
+            "results": row(many=True),
+        },
+    )
 
 
 class Pages(CursorPagination):

@@ -9,7 +9,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.idempotency import idempotent
+from access.openapi import refuses
 from access.serializers import StrictSerializer
+from knowledge.api import refusals
 from knowledge.api import serializers as shapes
 from knowledge.api.views import KnowledgeView, parsed, query_of
 from knowledge.wiring import store
@@ -18,6 +21,8 @@ from knowledge.wiring import store
 class ProposeRetentionView(KnowledgeView):
     """Asking an operator to keep a file."""
 
+    @idempotent
+    @refuses(*refusals.PROPOSING)
     @extend_schema(
         operation_id="knowledge_propose_retention",
         request=shapes.ProposeRetentionSerializer,

@@ -6,53 +6,20 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.errors import Forbidden, NotFound, ScopeMissing
+from access.openapi import refuses
 from knowledge.api import record_shapes as shapes
-from knowledge.api.pagination import RecordPages, RevisionPages
-from knowledge.api.serializers import ProblemSerializer
+from knowledge.api import refusals
+from knowledge.api.pagination import RecordPages, RevisionPages, page_of
 from knowledge.api.views import KnowledgeView, parsed, query_of
+from knowledge.core.errors import LegalHold, SchemaMismatch, WrongKind
 from knowledge.core.records import RecordKind, Representation
 from knowledge.evidence.writing import WrittenRevision
 from knowledge.wiring import store
-
-_PROBLEM = "application/problem+json"
-_REFUSED = OpenApiResponse(
-    ProblemSerializer,
-    description="`evidence_unknown_source`: no source that you may read now."
-    " `evidence_lines_out_of_range`, `quote_not_found`: it has no such lines, or not these words."
-    " `evidence_without_text`: a file without lines or words to cite. `evidence_missing`: a claim,"
-    " a relationship or an annotation without evidence. With `list` (`evidence` or `attachments`)"
-    " and `position`. `secret_found`: with `findings`. Nothing was changed.",
-)
-_CONFLICT = OpenApiResponse(
-    ProblemSerializer,
-    description="`revision_conflict`: another revision is the latest, `revision` with its `hash`."
-    " `request_conflict`: the request id was used for something else. `wrong_record_kind`: not for"
-    " a record of this kind.",
-)
-_INVALID = OpenApiResponse(
-    ProblemSerializer,
-    description="`malformed`, `invalid_record` (with `field`), `invalid_title`, `reason_missing`.",
-)
-_FORBIDDEN = OpenApiResponse(
-    ProblemSerializer,
-    description="`scope_missing`, `untrusted_origin`, `project_forbidden`,"
-    " `sensitivity_above_ceiling`.",
-)
-_NOT_FOUND = OpenApiResponse(
-    ProblemSerializer, description="`not_found`: also for what you may not see."
-)
-_READ = {(404, _PROBLEM): _NOT_FOUND}
-_WRITE = {
-    (400, _PROBLEM): _INVALID,
-    (403, _PROBLEM): _FORBIDDEN,
-    (404, _PROBLEM): _NOT_FOUND,
-    (409, _PROBLEM): _CONFLICT,
-    (422, _PROBLEM): _REFUSED,
-}
 
 _ID = "5e0c7a94-6f0e-4f9c-9f63-0a8a4f3c1d20"
 _HASH = "9b2ae1f1c9e8bb4d0cf2f0a0f3d3c5a7be7be2a2a85b1be59a7a5b8a0e1c6f43"
@@ -99,10 +66,11 @@ def _written(written: WrittenRevision) -> Response:
 class RecordsView(KnowledgeView):
     """The records that the caller may see."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="records_list",
         parameters=[shapes.RecordsQuerySerializer],
-        responses={200: shapes.RecordSummarySerializer(many=True)},
+        responses={200: page_of(shapes.RecordSummarySerializer)},
     )
     def get(self, request: Request) -> Response:
         """Lists records, newest first, a page at a time: of a kind, or citing a source."""
@@ -120,10 +88,11 @@ class RecordsView(KnowledgeView):
 class PagesView(KnowledgeView):
     """Pages."""
 
+    @refuses(*refusals.RECORDING, NotFound)
     @extend_schema(
         operation_id="records_save_page",
         request=shapes.PageSerializer,
-        responses={200: shapes.RecordSerializer, 201: shapes.RecordSerializer, **_WRITE},
+        responses={200: shapes.RecordSerializer, 201: shapes.RecordSerializer},
         examples=[
             _asking(
                 "A new page with an upload",
@@ -173,10 +142,11 @@ class PagesView(KnowledgeView):
 class ClaimsView(KnowledgeView):
     """Claims."""
 
+    @refuses(*refusals.RECORDING)
     @extend_schema(
         operation_id="records_make_claim",
         request=shapes.ClaimSerializer,
-        responses={201: shapes.RecordSerializer, **_WRITE},
+        responses={201: shapes.RecordSerializer},
         examples=[
             _asking(
                 "A claim and the line it stands on",
@@ -204,10 +174,11 @@ class ClaimsView(KnowledgeView):
 class RelationshipsView(KnowledgeView):
     """Relationships."""
 
+    @refuses(*refusals.RECORDING)
     @extend_schema(
         operation_id="records_make_relationship",
         request=shapes.RelationshipSerializer,
-        responses={201: shapes.RecordSerializer, **_WRITE},
+        responses={201: shapes.RecordSerializer},
         examples=[
             _asking(
                 "Who does what to what",
@@ -240,10 +211,11 @@ class RelationshipsView(KnowledgeView):
 class RecordView(KnowledgeView):
     """One record."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="records_retrieve",
         parameters=[shapes.RecordQuerySerializer],
-        responses={200: shapes.RecordSerializer, **_READ},
+        responses={200: shapes.RecordSerializer},
     )
     def get(self, request: Request, record_id: UUID) -> Response:
         """A record as its latest revision has it, or as an earlier one had."""
@@ -251,19 +223,11 @@ class RecordView(KnowledgeView):
         written = store().get_record(record_id, self.principal(), **asked)
         return Response(shapes.RecordSerializer(written).data)
 
+    @refuses(*refusals.READING, Forbidden, ScopeMissing, LegalHold)
     @extend_schema(
         operation_id="records_delete",
         parameters=[shapes.DeleteRecordQuerySerializer],
-        responses={
-            200: shapes.RecordRemovalSerializer,
-            **_READ,
-            (403, _PROBLEM): OpenApiResponse(
-                ProblemSerializer,
-                description="`forbidden`: another principal made it, and the key lacks"
-                " `knowledge.delete`.",
-            ),
-            (409, _PROBLEM): OpenApiResponse(ProblemSerializer, description="`legal_hold`."),
-        },
+        responses={200: shapes.RecordRemovalSerializer},
     )
     def delete(self, request: Request, record_id: UUID) -> Response:
         """Deletes a record with its history. The originals that it cites stay."""
@@ -275,10 +239,11 @@ class RecordView(KnowledgeView):
 class RevisionsView(KnowledgeView):
     """The history of a record."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="records_revisions",
         parameters=[shapes.RevisionsQuerySerializer],
-        responses={200: shapes.RevisionSerializer(many=True), **_READ},
+        responses={200: page_of(shapes.RevisionSerializer)},
     )
     def get(self, request: Request, record_id: UUID) -> Response:
         """The revisions of a record, newest first, a page at a time; each can be read for ever."""
@@ -292,10 +257,11 @@ class RevisionsView(KnowledgeView):
 class RecordEvidenceView(KnowledgeView):
     """The evidence of a record."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="records_evidence",
         parameters=[shapes.RecordQuerySerializer],
-        responses={200: shapes.RecordEvidenceSerializer, **_READ},
+        responses={200: shapes.RecordEvidenceSerializer},
     )
     def get(self, request: Request, record_id: UUID) -> Response:
         """Where each citation of a revision leads, for you and now."""
@@ -308,10 +274,11 @@ class RecordEvidenceView(KnowledgeView):
 class AnnotationsView(KnowledgeView):
     """Dated notes on a record."""
 
+    @refuses(*refusals.RECORDING)
     @extend_schema(
         operation_id="records_annotate",
         request=shapes.AnnotationSerializer,
-        responses={200: shapes.RecordSerializer, **_WRITE},
+        responses={200: shapes.RecordSerializer},
         examples=[_asking("A note", **_SEEN, note="Still so in July.", evidence=[_CITED])],
     )
     def post(self, request: Request, record_id: UUID) -> Response:
@@ -331,10 +298,11 @@ class AnnotationsView(KnowledgeView):
 class CorrectionsView(KnowledgeView):
     """Claims and relationships, said anew."""
 
+    @refuses(*refusals.RECORDING, WrongKind)
     @extend_schema(
         operation_id="records_correct",
         request=shapes.CorrectionSerializer,
-        responses={200: shapes.RecordSerializer, **_WRITE},
+        responses={200: shapes.RecordSerializer},
         examples=[
             _asking(
                 "A correction",
@@ -366,18 +334,11 @@ class CorrectionsView(KnowledgeView):
 class ReconcileView(KnowledgeView):
     """The evidence of a record, reviewed."""
 
+    @refuses(*refusals.RECORDING, WrongKind, SchemaMismatch)
     @extend_schema(
         operation_id="records_reconcile",
         request=shapes.ReconcileSerializer,
-        responses={
-            200: shapes.ReconciledSerializer,
-            **_WRITE,
-            (409, _PROBLEM): OpenApiResponse(
-                ProblemSerializer,
-                description=f"{_CONFLICT.description} `schema_mismatch`: records are written in"
-                " another `schema`.",
-            ),
-        },
+        responses={200: shapes.ReconciledSerializer},
         examples=[
             _asking(
                 "What it would do",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -14,7 +13,7 @@ from access.trust import OriginTrust, Sensitivity
 from knowledge.adapters.language import LANGUAGES
 from knowledge.core.preturn import EmptyReason
 from knowledge.core.profiles import PROFILES
-from knowledge.core.provenance import KnowledgeNamed, Provenance
+from knowledge.core.provenance import Provenance
 from knowledge.core.query import MAX_TEXT
 from knowledge.core.quoting import QuoteOutcome
 from knowledge.core.search_results import AnswerFormat, search_result
@@ -154,9 +153,9 @@ class JobResultSerializer(serializers.Serializer[Any]):
     report = IngestReportSerializer()
 
 
-@extend_schema_field(OpenApiTypes.OBJECT)
+@extend_schema_field({"type": ["object", "null"], "additionalProperties": True})
 class ProblemField(serializers.JSONField):
-    """The members of a problem."""
+    """A problem as it was kept, or nothing."""
 
 
 class JobSerializer(serializers.Serializer[Any]):
@@ -175,7 +174,7 @@ class JobSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="What the last attempt did; whole when the job is done."
     )
     problem = ProblemField(
-        allow_null=True, help_text="Why the last attempt did not end well: a problem as errors are."
+        help_text="Why the last attempt did not end well: a problem as errors are."
     )
 
 
@@ -550,27 +549,6 @@ class AcceptedProvenanceSerializer(serializers.Serializer[Any]):
     checked = serializers.IntegerField()
 
 
-class RefusedProvenanceSerializer(serializers.Serializer[Any]):
-    index = serializers.IntegerField(help_text="Which of the provenances, from 0.")
-    because = choice(
-        KnowledgeNamed,
-        help_text="What gave it away: its kind, a chunk id, an address of ours, a piece of a"
-        " rendered block, or the id of a document, chunk set, source or attachment of one that"
-        " you could read.",
-    )
-
-
-class BeliefFromDocumentSerializer(serializers.Serializer[Any]):
-    """The problem `belief_from_document`."""
-
-    type = serializers.CharField()
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    code = serializers.CharField()
-    detail = serializers.CharField()
-    refused = RefusedProvenanceSerializer(many=True)
-
-
 # --- documents and citations -----------------------------------------------------------------
 
 
@@ -726,19 +704,25 @@ class TracedPassageSerializer(serializers.Serializer[Any]):
     position = serializers.IntegerField()
     state = choice(PassageState)
     text = serializers.CharField(help_text="The passage's own words, or why they are not here.")
-    chunk_id = serializers.CharField(source="traced.chunk_id", default=None)
-    document_id = serializers.UUIDField(source="traced.document_id", default=None)
-    content_sha256 = serializers.CharField(source="traced.content_sha256", default=None)
-    title = serializers.CharField(source="traced.title", default=None)
-    heading_path = serializers.ListField(
-        source="traced.heading_path", child=serializers.CharField(), default=None
+    chunk_id = serializers.CharField(source="traced.chunk_id", allow_null=True, default=None)
+    document_id = serializers.UUIDField(source="traced.document_id", allow_null=True, default=None)
+    content_sha256 = serializers.CharField(
+        source="traced.content_sha256", allow_null=True, default=None
     )
-    doc_date = serializers.DateField(source="traced.doc_date", default=None)
-    instruction_like = serializers.BooleanField(source="traced.instruction_like", default=None)
-    tokens = serializers.IntegerField(source="traced.tokens", default=None)
-    score = serializers.FloatField(source="traced.score", default=None)
-    terms = TermsSerializer(source="traced.terms", default=None)
-    arms = serializers.DictField(source="traced.arms", child=serializers.FloatField(), default=None)
+    title = serializers.CharField(source="traced.title", allow_null=True, default=None)
+    heading_path = serializers.ListField(
+        source="traced.heading_path", child=serializers.CharField(), allow_null=True, default=None
+    )
+    doc_date = serializers.DateField(source="traced.doc_date", allow_null=True, default=None)
+    instruction_like = serializers.BooleanField(
+        source="traced.instruction_like", allow_null=True, default=None
+    )
+    tokens = serializers.IntegerField(source="traced.tokens", allow_null=True, default=None)
+    score = serializers.FloatField(source="traced.score", allow_null=True, default=None)
+    terms = TermsSerializer(source="traced.terms", allow_null=True, default=None)
+    arms = serializers.DictField(
+        source="traced.arms", child=serializers.FloatField(), allow_null=True, default=None
+    )
     verified = serializers.BooleanField(
         allow_null=True,
         help_text="Whether the words are those that were shown, by their hash; null when there"
@@ -888,23 +872,6 @@ class DeletionReceiptSerializer(serializers.Serializer[Any]):
         help_text="Records that you may see and that cite its sources. They stay: they were never"
         " the document's.",
     )
-
-
-class ProblemSerializer(serializers.Serializer[Any]):
-    """An error by RFC 9457; `code` is stable, and some have members of their own."""
-
-    type = serializers.CharField()
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    code = serializers.CharField()
-    detail = serializers.CharField()
-
-
-class DeletedSerializer(ProblemSerializer):
-    """The problem `deleted`."""
-
-    deleted_at = serializers.DateTimeField()
-    deletion_id = serializers.UUIDField(help_text="Its receipt: `/v1/deletions/{deletion_id}`.")
 
 
 class ConversationDocumentSerializer(serializers.Serializer[Any]):

@@ -15,11 +15,16 @@ from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from access.authentication import principal_of
+from access.errors import NotFound
+from access.idempotency import idempotent
+from access.openapi import refuses
 from access.principal import Principal
 from access.serializers import ReadQuerySerializer, StrictJSONParser, StrictSerializer
+from knowledge.api import refusals
 from knowledge.api import serializers as shapes
-from knowledge.api.pagination import DocumentPages
+from knowledge.api.pagination import DocumentPages, page_of
 from knowledge.core.assembly import RecallItem
+from knowledge.core.errors import BeliefFromDocument, CitationConflict
 from knowledge.core.types import KnowledgeQuery
 from knowledge.links import citation_link
 from knowledge.retrieval.citations import Cited
@@ -27,8 +32,6 @@ from knowledge.tasks import hint
 from knowledge.wiring import store
 
 S = TypeVar("S", bound="Serializer[Any]")
-# What is said of what is gone, to whoever could have seen it.
-GONE = {(410, "application/problem+json"): shapes.DeletedSerializer}
 
 
 def parsed(serializer: type[S], data: Any) -> S:
@@ -66,7 +69,7 @@ class KnowledgeView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if request.method not in {"GET", "DELETE"}:
+        if request.method in {"POST", "PATCH"} and hasattr(self, request.method.lower()):
             # Everything is in the body: an `as_of` up here would be ignored.
             query_of(StrictSerializer, request)
 
@@ -77,6 +80,7 @@ class KnowledgeView(APIView):
 class SearchView(KnowledgeView):
     """Passages, word for word, each with its citation."""
 
+    @refuses(*refusals.SEARCHING)
     @extend_schema(
         operation_id="knowledge_search",
         request=shapes.SearchRequestSerializer,
@@ -94,6 +98,7 @@ class SearchView(KnowledgeView):
 class PreturnView(KnowledgeView):
     """Automatic recall."""
 
+    @refuses(*refusals.SEARCHING)
     @extend_schema(
         operation_id="context_preturn",
         request=shapes.SearchRequestSerializer,
@@ -123,6 +128,7 @@ class PreturnView(KnowledgeView):
 class AssembleView(KnowledgeView):
     """Knowledge within what a turn has left."""
 
+    @refuses(*refusals.SEARCHING)
     @extend_schema(
         operation_id="context_assemble",
         request=shapes.AssembleRequestSerializer,
@@ -155,12 +161,12 @@ class AssembleView(KnowledgeView):
 class BeliefProvenanceView(KnowledgeView):
     """No belief from a document."""
 
+    @refuses(BeliefFromDocument)
     @extend_schema(
         operation_id="guards_belief_provenance",
         request=shapes.BeliefProvenanceSerializer,
         responses={
             200: shapes.AcceptedProvenanceSerializer,
-            (422, "application/problem+json"): shapes.BeliefFromDocumentSerializer,
         },
     )
     def post(self, request: Request) -> Response:
@@ -179,6 +185,8 @@ class BeliefProvenanceView(KnowledgeView):
 class IngestView(KnowledgeView):
     """Admitting a document."""
 
+    @idempotent
+    @refuses(*refusals.ADMITTING)
     @extend_schema(
         operation_id="knowledge_ingest",
         request=shapes.IngestRequestSerializer,
@@ -218,10 +226,11 @@ class JobView(KnowledgeView):
 class ChunkView(KnowledgeView):
     """A citation."""
 
+    @refuses(*refusals.OF_SOMETHING)
     @extend_schema(
         operation_id="chunks_retrieve",
         parameters=[shapes.AsOfQuerySerializer],
-        responses={200: shapes.ChunkSerializer, **GONE},
+        responses={200: shapes.ChunkSerializer},
     )
     def get(self, request: Request, chunk_id: str) -> Response:
         """Resolves a citation to its words, lines, version and source."""
@@ -233,6 +242,7 @@ class ChunkView(KnowledgeView):
 class VerifyQuoteView(KnowledgeView):
     """Checking quotes."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="knowledge_verify_quote",
         request=shapes.VerifyQuoteSerializer,
@@ -258,6 +268,8 @@ class VerifyQuoteView(KnowledgeView):
 class CitationsView(KnowledgeView):
     """What became of an answer."""
 
+    @idempotent
+    @refuses(NotFound, CitationConflict)
     @extend_schema(
         operation_id="citations_create",
         request=shapes.RecordAnswerSerializer,
@@ -284,6 +296,7 @@ class CitationsView(KnowledgeView):
 class TraceView(KnowledgeView):
     """What a search showed the model."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="traces_retrieve",
         parameters=[ReadQuerySerializer],
@@ -303,10 +316,11 @@ class TraceView(KnowledgeView):
 class DocumentsView(KnowledgeView):
     """The documents that the caller may see."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="documents_list",
         parameters=[shapes.ListQuerySerializer],
-        responses={200: shapes.DocumentSerializer(many=True)},
+        responses={200: page_of(shapes.DocumentSerializer)},
     )
     def get(self, request: Request) -> Response:
         """Lists documents, newest first, a page at a time."""
@@ -320,10 +334,11 @@ class DocumentsView(KnowledgeView):
 class DocumentView(KnowledgeView):
     """One document."""
 
+    @refuses(*refusals.OF_SOMETHING)
     @extend_schema(
         operation_id="documents_retrieve",
         parameters=[shapes.AsOfQuerySerializer],
-        responses={200: shapes.DocumentDetailSerializer, **GONE},
+        responses={200: shapes.DocumentDetailSerializer},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """A document and its versions, newest first."""
@@ -331,10 +346,12 @@ class DocumentView(KnowledgeView):
         document = store().get_document(document_id, self.principal(), **asked)
         return Response(shapes.DocumentDetailSerializer(document).data)
 
+    @idempotent
+    @refuses(*refusals.UPDATING)
     @extend_schema(
         operation_id="documents_update",
         request=shapes.DocumentChangeSerializer,
-        responses={200: shapes.DocumentDetailSerializer, **GONE},
+        responses={200: shapes.DocumentDetailSerializer},
     )
     def patch(self, request: Request, document_id: UUID) -> Response:
         """Retitles a document, changes who may find it, sets or lifts a legal hold.
@@ -352,10 +369,12 @@ class DocumentView(KnowledgeView):
         )
         return Response(shapes.DocumentDetailSerializer(document).data)
 
+    @idempotent
+    @refuses(*refusals.DELETING)
     @extend_schema(
         operation_id="documents_delete",
         parameters=[shapes.DeleteQuerySerializer],
-        responses={200: shapes.DeletionReceiptSerializer, **GONE},
+        responses={200: shapes.DeletionReceiptSerializer},
     )
     def delete(self, request: Request, document_id: UUID) -> Response:
         """Deletes a document for real and says what went."""
@@ -367,10 +386,11 @@ class DocumentView(KnowledgeView):
 class VersionsView(KnowledgeView):
     """The versions of one document."""
 
+    @refuses(*refusals.OF_SOMETHING)
     @extend_schema(
         operation_id="documents_versions",
         parameters=[shapes.AsOfQuerySerializer],
-        responses={200: shapes.VersionSerializer(many=True), **GONE},
+        responses={200: shapes.VersionSerializer(many=True)},
     )
     def get(self, request: Request, document_id: UUID) -> Response:
         """The versions of a document, newest first."""
@@ -382,6 +402,7 @@ class VersionsView(KnowledgeView):
 class DeletionView(KnowledgeView):
     """The receipt of a deletion."""
 
+    @refuses(*refusals.READING)
     @extend_schema(
         operation_id="deletions_retrieve",
         parameters=[ReadQuerySerializer],

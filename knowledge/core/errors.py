@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from access.errors import Forbidden, Malformed, Unavailable, VerbatimError
@@ -113,6 +113,26 @@ class SecretFound(Refused):
     """The document holds what looks like a credential; take it out and admit it again."""
 
     code = "secret_found"
+    own_members: ClassVar[Mapping[str, Any]] = {
+        "findings": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "description": "Where a credential stands, and which rule saw it; never its value.",
+                "properties": {
+                    "rule": {"type": "string"},
+                    "layer": {"type": "string"},
+                    "field": {"type": "string"},
+                    "line": {"type": ["integer", "null"]},
+                    "column": {"type": ["integer", "null"]},
+                    "length": {"type": "integer"},
+                    "chunk_ordinal": {"type": ["integer", "null"]},
+                    "heading_path": {"type": "array", "items": {"type": "string"}},
+                },
+                "required": ["rule", "layer"],
+            },
+        }
+    }
 
     def __init__(self, findings: Sequence[dict[str, Any]]) -> None:
         first = findings[0]
@@ -276,6 +296,14 @@ class Deleted(KnowledgeError):
 
     code = "deleted"
     status = 410
+    own_members: ClassVar[Mapping[str, Any]] = {
+        "deleted_at": {"type": "string", "format": "date-time"},
+        "deletion_id": {
+            "type": "string",
+            "format": "uuid",
+            "description": "Its receipt: `/v1/deletions/{deletion_id}`.",
+        },
+    }
 
     def __init__(self, *, deleted_at: datetime, deletion_id: UUID) -> None:
         self.deleted_at, self.deletion_id = deleted_at, deletion_id
@@ -359,6 +387,27 @@ class BeliefFromDocument(KnowledgeError):
 
     code = "belief_from_document"
     status = 422
+    own_members: ClassVar[Mapping[str, Any]] = {
+        "refused": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "index": {
+                        "type": "integer",
+                        "description": "Which of the provenances, from 0.",
+                    },
+                    "because": {
+                        "type": "string",
+                        "description": "What gave it away: its kind, a chunk id, an address of"
+                        " ours, a piece of a rendered block, or the id of a document, chunk set,"
+                        " source or attachment of one that you could read.",
+                    },
+                },
+                "required": ["index", "because"],
+            },
+        }
+    }
 
 
 class GoldenSetExists(KnowledgeError):
@@ -394,6 +443,10 @@ class RevisionConflict(KnowledgeError):
 
     code = "revision_conflict"
     status = 409
+    own_members: ClassVar[Mapping[str, Any]] = {
+        "revision": {"type": "integer", "description": "The latest."},
+        "hash": {"type": "string"},
+    }
 
 
 class RequestConflict(KnowledgeError):
@@ -425,6 +478,10 @@ class EvidenceRefused(KnowledgeError):
 
     code = "evidence_refused"
     status = 422
+    own_members: ClassVar[Mapping[str, Any]] = {
+        "list": {"enum": ["evidence", "attachments"]},
+        "position": {"type": "integer"},
+    }
 
     def at(self, position: int, of: str = "evidence") -> EvidenceRefused:
         """The same, of a citation in a list."""

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from access.idempotency import forget
 from access.principal import Principal
 from access.tenancy import tenant_session
 from access.trust import OperatorPermission
@@ -146,6 +147,7 @@ def _withdraw(
 def _remove(attachments: Sequence[Attachment]) -> int:
     files = [attachment.artifact_id for attachment in attachments]
     Attachment.objects.filter(pk__in=[attachment.pk for attachment in attachments]).delete()
+    forget(attachment.attachment_id for attachment in attachments)
     artifacts.expire(files)
     return len(files)
 

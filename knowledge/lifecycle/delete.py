@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from access.errors import Forbidden
+from access.idempotency import forget
 from access.principal import Principal
 from access.tenancy import tenant_session
 from access.trust import Scope
@@ -186,6 +187,7 @@ def _delete(
         "chunks": 0,
         "versions": 0,
     }
+    forget([document_id])
     # Ids and hashes stay, so that a golden set shows what it has lost.
     GoldenAnswer.objects.filter(document_id=document_id, deleted_at__isnull=True).update(
         deleted_at=at, quote="", state=AnswerState.DELETED, found_in=[]
@@ -269,6 +271,11 @@ def _left(deletion: Deletion, vectors: VectorSink | None) -> Mapping[str, int]:
 
 def _scrub_proposals(document_id: UUID) -> int:
     """A proposal that became the document keeps who decided and when, and none of its words."""
+    forget(
+        RetentionProposal.objects.filter(document_id=document_id).values_list(
+            "proposal_id", flat=True
+        )
+    )
     return RetentionProposal.objects.filter(document_id=document_id).update(
         snapshot=None, passages=[], title="", filename="", reason="", decision_reason=""
     )

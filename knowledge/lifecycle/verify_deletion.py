@@ -54,6 +54,7 @@ _MAY_NAME: Final[Mapping[str, tuple[str, str]]] = {
     "knowledge_recordsource": ("a record that cites it", "true"),
     "knowledge_recordrevision": ("a record that cites it", "true"),
     "artifacts_upload": ("an upload of the caller's own", "true"),
+    "access_idempotentanswer": ("an answer that was forgotten", "t.body IS NULL"),
     "artifacts_artifact": (
         "bytes that wait for the sweeper",
         "t.expires_at <= statement_timestamp()",

@@ -12,7 +12,8 @@ from django.apps import apps
 from django.db import IntegrityError, ProgrammingError, connection, transaction
 
 from access.checks import database_roles
-from access.models import ApiKey, Operator
+from access.clock import now
+from access.models import ApiKey, IdempotentAnswer, Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
@@ -93,6 +94,9 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
             Operator.objects.create(user=user, tenant_id=tenant)
             PreturnPolicy.objects.create(tenant_id=tenant, changed_by="olga")
             ArmSwitch.objects.create(tenant_id=tenant, arm="semantic", changed_by="olga")
+            IdempotentAnswer.objects.create(
+                tenant_id=tenant, key="k-1", claimed_at=now(), expires_at=now()
+            )
     roll_up()
 
 

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from config.embedded import kill_and_remove
+from config.places import Places
+from tests.e2e.installation import Installation
+
 _PATIENCE_MS = 60_000
 _ARGUMENTS = [
     "--headless",
@@ -70,3 +74,16 @@ def page(browser: Browser, complaints: list[str]) -> Iterator[Page]:
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     yield opened
     context.close()
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    installation = Installation(tmp_path / "var")
+    yield installation
+    for process in installation.running:
+        process.kill()
+        process.wait()
+    for child in installation.children():
+        child.kill()
+    kill_and_remove(Places.of(installation.var))
+    shutil.rmtree(installation.var, ignore_errors=True)

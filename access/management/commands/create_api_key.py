@@ -45,6 +45,9 @@ class Command(VerbatimCommand):
             help="the highest sensitivity it may read",
         )
         parser.add_argument("--surface", default="api")
+        parser.add_argument(
+            "--requests-per-minute", type=int, help="0 is no limit; absent means the common one"
+        )
         parser.add_argument("--expires-in-days", type=int)
 
     def run(self, options: dict[str, Any]) -> None:
@@ -58,6 +61,7 @@ class Command(VerbatimCommand):
             max_origin_trust=OriginTrust(options["max_trust"]),
             sensitivity_ceiling=Sensitivity(options["ceiling"]),
             surface=options["surface"],
+            requests_per_minute=options["requests_per_minute"],
             expires_at=timezone.now() + timedelta(days=days) if days else None,
         )
         self.emit(
