@@ -339,6 +339,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False},
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.examples.add_examples",
+    ],
     "SCHEMA_PATH_PREFIX": "/v1",
     # Fields of one name with words of their own.
     "ENUM_NAME_OVERRIDES": {

@@ -7,7 +7,7 @@ import binascii
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -32,13 +32,6 @@ from artifacts.store import ATTRIBUTION_LIMIT, FILENAME_LIMIT, LARGEST_PART, rea
 from knowledge.api.views import KnowledgeView, parsed
 
 _LARGEST_OFFSET = 2**53 - 1
-_EXAMPLE = {
-    "request_id": "0190f1c2-6d5e-7c3a-9b1e-2f6a8c4d7e10",
-    "artifact": "7d0f6f0e-5a51-4f0b-8f7e-0d0f7f3e9a11",
-    "sha256": "a0bd8567ec5da5c4c78ef8370994af0b34e5c83c1ebdd28359d297096f8efa75",
-    "content": "IyBSdW5ib29rCg==",
-    "filename": "runbook.md",
-}
 
 
 @extend_schema_field(OpenApiTypes.BYTE)
@@ -133,33 +126,6 @@ class AttachPieceView(KnowledgeView):
         operation_id="knowledge_attach",
         request=AttachPieceSerializer,
         responses={200: AttachReceiptSerializer},
-        examples=[
-            OpenApiExample(
-                "The only piece of a small file",
-                request_only=True,
-                value={
-                    "request_id": _EXAMPLE["request_id"],
-                    "offset": 0,
-                    "content": _EXAMPLE["content"],
-                    "sha256": _EXAMPLE["sha256"],
-                    "final": True,
-                    "filename": _EXAMPLE["filename"],
-                    "attribution": "The operations team",
-                },
-            ),
-            OpenApiExample(
-                "The file is there",
-                response_only=True,
-                value={
-                    "request_id": _EXAMPLE["request_id"],
-                    "offset": 0,
-                    "received": 10,
-                    "state": "complete",
-                    "artifact_id": _EXAMPLE["artifact"],
-                    "sha256": _EXAMPLE["sha256"],
-                },
-            ),
-        ],
     )
     def post(self, request: Request) -> Response:
         """Takes the next piece of a file; with the final one the file is an artifact of yours.
@@ -195,29 +161,6 @@ class AttachmentPartView(KnowledgeView):
         operation_id="knowledge_attachment",
         request=AttachmentPartSerializer,
         responses={200: AttachmentContentSerializer},
-        examples=[
-            OpenApiExample(
-                "The first part",
-                request_only=True,
-                value={"artifact": _EXAMPLE["artifact"], "sha256": _EXAMPLE["sha256"]},
-            ),
-            OpenApiExample(
-                "All of a small file",
-                response_only=True,
-                value={
-                    "artifact_id": _EXAMPLE["artifact"],
-                    "content": _EXAMPLE["content"],
-                    "offset": 0,
-                    "next_offset": None,
-                    "size": 10,
-                    "sha256": _EXAMPLE["sha256"],
-                    "media_type": "text/markdown",
-                    "filename": _EXAMPLE["filename"],
-                    "attribution": "The operations team",
-                    "descriptor_id": None,
-                },
-            ),
-        ],
     )
     def post(self, request: Request) -> Response:
         """Gives bytes of an original, at most 32 KiB; follow `next_offset` until it is null."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,41 +19,6 @@ from knowledge.core.errors import LegalHold, SchemaMismatch, WrongKind
 from knowledge.core.records import RecordKind, Representation
 from knowledge.evidence.writing import WrittenRevision
 from knowledge.wiring import store
-
-_ID = "5e0c7a94-6f0e-4f9c-9f63-0a8a4f3c1d20"
-_HASH = "9b2ae1f1c9e8bb4d0cf2f0a0f3d3c5a7be7be2a2a85b1be59a7a5b8a0e1c6f43"
-_SOURCE = "4f1c2a9e0b7d63c58a9f0e1d2c3b4a5968778695a4b3c2d1e0f9a8b7c6d5e4f3"
-_CITED = {"source": _SOURCE, "start_line": 12, "end_line": 12, "quote": "Drain the node first."}
-_REQUEST = {"request_id": "0190f1c2-6d5e-7c3a-9b1e-2f6a8c4d7e10", "origin_trust": "USER"}
-_SEEN = {"expected_revision": 1, "expected_hash": _HASH}
-_ANSWER = {
-    "record_id": _ID,
-    "kind": "claim",
-    "visibility": "tenant",
-    "project_scope": None,
-    "sensitivity": "internal",
-    "principal_id": "alice",
-    "legal_hold": False,
-    "created_at": "2026-07-28T09:00:00Z",
-    "latest_revision": 1,
-    "latest_hash": _HASH,
-    "revision": 1,
-    "hash": _HASH,
-    "previous_hash": "",
-    "change": "created",
-    "by": "alice",
-    "at": "2026-07-28T09:00:00Z",
-    "reason": "",
-    "schema": "record-1",
-    "representation": "compact",
-    "content": {"statement": "A node is drained before it is restarted."},
-    "evidence": [_CITED],
-    "annotations": [],
-}
-
-
-def _asking(name: str, **given: Any) -> OpenApiExample:
-    return OpenApiExample(name, request_only=True, value={**_REQUEST, **given})
 
 
 def _written(written: WrittenRevision) -> Response:
@@ -93,29 +57,6 @@ class PagesView(KnowledgeView):
         operation_id="records_save_page",
         request=shapes.PageSerializer,
         responses={200: shapes.RecordSerializer, 201: shapes.RecordSerializer},
-        examples=[
-            _asking(
-                "A new page with an upload",
-                title="Restarting a node",
-                body="Drain the node first.",
-                visibility="tenant",
-                attachments=[
-                    {
-                        "artifact": "7d0f6f0e-5a51-4f0b-8f7e-0d0f7f3e9a11",
-                        "sha256": "a0bd8567ec5da5c4c78ef8370994af0b"
-                        "34e5c83c1ebdd28359d297096f8efa75",
-                    }
-                ],
-            ),
-            _asking(
-                "Its next revision",
-                record_id=_ID,
-                **_SEEN,
-                title="Restarting a node",
-                body="Drain the node, then restart it.",
-                evidence=[_CITED],
-            ),
-        ],
     )
     def post(self, request: Request) -> Response:
         """Saves a page: a new one, or the next revision of one that you have seen.
@@ -147,15 +88,6 @@ class ClaimsView(KnowledgeView):
         operation_id="records_make_claim",
         request=shapes.ClaimSerializer,
         responses={201: shapes.RecordSerializer},
-        examples=[
-            _asking(
-                "A claim and the line it stands on",
-                statement="A node is drained before it is restarted.",
-                visibility="tenant",
-                evidence=[_CITED],
-            ),
-            OpenApiExample("The claim", response_only=True, value=_ANSWER, status_codes=["201"]),
-        ],
     )
     def post(self, request: Request) -> Response:
         """Makes a claim, which cites at least one source; quotes and lines are checked."""
@@ -179,17 +111,6 @@ class RelationshipsView(KnowledgeView):
         operation_id="records_make_relationship",
         request=shapes.RelationshipSerializer,
         responses={201: shapes.RecordSerializer},
-        examples=[
-            _asking(
-                "Who does what to what",
-                subject="runbook",
-                predicate="describes",
-                object="restart of a node",
-                visibility="project",
-                project_scope="apollo",
-                evidence=[{"source": _SOURCE}],
-            )
-        ],
     )
     def post(self, request: Request) -> Response:
         """Makes a relationship, which cites at least one source; quotes and lines are checked."""
@@ -279,7 +200,6 @@ class AnnotationsView(KnowledgeView):
         operation_id="records_annotate",
         request=shapes.AnnotationSerializer,
         responses={200: shapes.RecordSerializer},
-        examples=[_asking("A note", **_SEEN, note="Still so in July.", evidence=[_CITED])],
     )
     def post(self, request: Request, record_id: UUID) -> Response:
         """Adds a note to a record of any kind. Its evidence stays with it, whatever follows."""
@@ -303,15 +223,6 @@ class CorrectionsView(KnowledgeView):
         operation_id="records_correct",
         request=shapes.CorrectionSerializer,
         responses={200: shapes.RecordSerializer},
-        examples=[
-            _asking(
-                "A correction",
-                **_SEEN,
-                reason="It is drained by hand.",
-                statement="A node is drained by hand before it is restarted.",
-                evidence=[_CITED],
-            )
-        ],
     )
     def post(self, request: Request, record_id: UUID) -> Response:
         """Corrects a claim or a relationship, with a reason and its complete evidence.
@@ -339,17 +250,6 @@ class ReconcileView(KnowledgeView):
         operation_id="records_reconcile",
         request=shapes.ReconcileSerializer,
         responses={200: shapes.ReconciledSerializer},
-        examples=[
-            _asking(
-                "What it would do",
-                **_SEEN,
-                reason="The second source says no more.",
-                schema="record-1",
-                representation="compact",
-                evidence=[_CITED],
-                dry_run=True,
-            )
-        ],
     )
     def post(self, request: Request, record_id: UUID) -> Response:
         """Writes the evidence in another representation, or puts a complete set in its place.
