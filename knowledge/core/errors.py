@@ -436,6 +436,7 @@ class InvalidRecord(KnowledgeError, Malformed):
 
     code = "invalid_record"
     status = 400
+    own_members: ClassVar[Mapping[str, Any]] = {"field": {"type": "string"}}
 
 
 class RevisionConflict(KnowledgeError):
