@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
@@ -23,8 +24,15 @@ from django.utils.functional import cached_property
 from django.utils.text import capfirst
 
 from access.errors import VerbatimError
-from access.operator_session import is_operator, is_superuser, operator_principal
+from access.operator_session import (
+    is_operator,
+    is_superuser,
+    may,
+    operated_tenant,
+    operator_principal,
+)
 from access.principal import Principal
+from access.trust import OperatorPermission
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -197,6 +205,57 @@ class SearchedByKey(OperatorAdmin):
             for field in fields:
                 conditions |= Q(**{field: value})
         return queryset.filter(conditions), False
+
+
+class OneForEachTenant(OperatorAdmin):
+    """A setting of a tenant, as a form: a row of each tenant that ever set it.
+
+    Whoever may manage the tenant changes it; a superuser says whose it is. `saved` makes the row.
+    """
+
+    def saved(self, form: Any, operator: Principal) -> Model:
+        """Writes what the form says, as the operator; returns the row. To be overridden."""
+        raise NotImplementedError
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Once a tenant has the row it is changed, not added to."""
+        known = f"_tenant_has_{self.opts.label_lower}"
+        if not hasattr(request, known):  # the menu of every page asks more than once
+            tenant = operated_tenant(request)
+            there = tenant is not None and self.model.objects.exists()
+            setattr(request, known, there)
+        return may(request, OperatorPermission.MANAGE) and not getattr(request, known)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, OperatorPermission.MANAGE)
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        return self.list_display
+
+    @admin.display(description="tenant", ordering="tenant_id")
+    def tenant(self, row: Any) -> str:
+        return str(row.tenant_id)
+
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        if obj is not None or operated_tenant(request):
+            return self.form
+        whose = {"tenant_id": forms.CharField(label="Tenant", max_length=100)}
+        return type(f"New{self.form.__name__}", (self.form,), whose)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        fields = list(self.get_form(request, obj)().fields)
+        return sorted(fields, key=lambda name: name != "tenant_id")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        tenant = obj.tenant_id if change else operated_tenant(request)
+        tenant = tenant or form.cleaned_data["tenant_id"]
+        saved = self.saved(form, operator_principal(request, tenant))
+        # The row that the rest of the admin speaks of is the one that was saved.
+        obj.__dict__.update(
+            {field.attname: getattr(saved, field.attname) for field in self.opts.fields}
+        )
 
 
 class SuperuserOnly(_ModelAdmin):

@@ -11,12 +11,14 @@ KEY_REVOKED: Final = "access.key.revoked"
 OPERATOR_ADDED: Final = "access.operator.added"
 OPERATOR_CHANGED: Final = "access.operator.changed"
 OPERATOR_REMOVED: Final = "access.operator.removed"
+UPLOAD_QUOTA_CHANGED: Final = "access.upload_quota.changed"
 ACCESS_EVENTS: Final = (
     KEY_ISSUED,
     KEY_REVOKED,
     OPERATOR_ADDED,
     OPERATOR_CHANGED,
     OPERATOR_REMOVED,
+    UPLOAD_QUOTA_CHANGED,
 )
 
 

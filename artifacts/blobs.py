@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Iterator
@@ -64,7 +65,14 @@ class StorageBlobStore:
         name = uuid.uuid4().hex
         with reachable():
             # Two levels of folders keep any one of them small on a file system.
-            return self._storage.save(f"{name[:2]}/{name[2:4]}/{name}", File(content))
+            key = self._storage.get_available_name(f"{name[:2]}/{name[2:4]}/{name}")
+            try:
+                return self._storage.save(key, File(content))
+            except BaseException:
+                # Half a file is nobody's; what cannot go now, the sweeper finds.
+                with contextlib.suppress(Exception):
+                    self._storage.delete(key)
+                raise
 
     def open(self, key: str) -> IO[bytes]:
         with reachable():

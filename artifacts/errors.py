@@ -85,3 +85,17 @@ class StorageUnavailable(ArtifactError, Unavailable):
     def __init__(self, reason: str = "") -> None:
         super().__init__()
         self.reason = reason
+
+
+class NoWorkspace(ArtifactError):
+    """There is no workspace here whose files could be attached; upload the file instead."""
+
+    code = "no_workspace"
+    status = 404
+
+
+class FileChanged(ArtifactError):
+    """The file changed while it was read; nothing was kept of it."""
+
+    code = "file_changed"
+    status = 409

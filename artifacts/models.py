@@ -106,7 +106,8 @@ class UploadState(StrEnum):
 class Upload(models.Model):
     """The journal of a file that arrives in pieces, under a request id of its principal's own.
 
-    Only an unfinished one expires. A complete one stays as the receipt: it names the artifact that
+    One that was read from the workspace, at `file_path`, came whole and has no pieces. Only an
+    unfinished one expires. A complete one stays as the receipt: it names the artifact that
     was made, which lives and dies by its own time.
     """
 
@@ -117,6 +118,7 @@ class Upload(models.Model):
     filename = models.CharField(max_length=255)
     media_type = models.CharField(max_length=255, blank=True)
     attribution = models.CharField(max_length=1_000, blank=True)
+    file_path = models.TextField(blank=True, default="", db_default="")
     state = models.CharField(max_length=20, choices=vocabulary_choices(UploadState))
     received = models.BigIntegerField(default=0)
     artifact_id = models.UUIDField(null=True, blank=True)
@@ -181,6 +183,26 @@ class UploadPiece(models.Model):
 
     def __str__(self) -> str:
         return f"{self.size} at {self.offset}"
+
+
+class UploadQuota(models.Model):
+    """What one tenant's uploads may take up, where that is not what all others' may; 0: anything."""
+
+    tenant_id = models.CharField(max_length=100, primary_key=True)
+    quota_bytes = models.BigIntegerField()
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.CharField(max_length=200)
+
+    class Meta:
+        verbose_name = "upload quota"
+        ordering = ("tenant_id",)
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="upload_quota_tenant_named"),
+            models.CheckConstraint(condition=Q(quota_bytes__gte=0), name="upload_quota_bytes"),
+        )
+
+    def __str__(self) -> str:
+        return f"Uploads of {self.tenant_id}"
 
 
 class SourceDescriptor(models.Model):

@@ -1,4 +1,4 @@
-"""How much a tenant may keep of what it uploads, where this installation sets a limit."""
+"""How much a tenant may keep of what it uploads, where a limit is set."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Sum
 
+from access import audit
+from access.clock import now
+from access.principal import Principal
+from access.tenancy import tenant_session
+from access.trust import OperatorPermission
 from artifacts.errors import UploadQuotaExceeded
-from artifacts.models import Artifact, ArtifactOrigin, Upload, UploadState
+from artifacts.models import Artifact, ArtifactOrigin, Upload, UploadQuota, UploadState
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('upload quota of ' || %s, 0))"
 
@@ -20,7 +25,7 @@ def require_room(tenant_id: str, more: int = 0) -> None:
     In the caller's transaction, which is alone with the tenant's quota until it ends. What is
     expired counts until it is swept, for until then it takes up room.
     """
-    quota = settings.UPLOAD_QUOTA_BYTES
+    quota = quota_of(tenant_id)
     if not quota:
         return
     with connection.cursor() as cursor:
@@ -34,3 +39,43 @@ def require_room(tenant_id: str, more: int = 0) -> None:
             f"The uploads of a tenant may take up {quota:,} bytes. Wait until some have expired, or"
             " ask the operator for more."
         )
+
+
+def quota_of(tenant_id: str) -> int:
+    """The tenant's own quota, or that of all; 0 is no limit. The caller has bound the session."""
+    own = UploadQuota.objects.filter(tenant_id=tenant_id)
+    quota: int | None = own.values_list("quota_bytes", flat=True).first()
+    return settings.UPLOAD_QUOTA_BYTES if quota is None else quota
+
+
+def set_quota(operator: Principal, quota_bytes: int) -> UploadQuota:
+    """Gives the operator's tenant a quota of its own. Raises `Forbidden`."""
+    operator.require_permission(OperatorPermission.MANAGE)
+    with tenant_session(operator.tenant_id):
+        quota, _ = UploadQuota.objects.update_or_create(
+            tenant_id=operator.tenant_id,
+            defaults={
+                "quota_bytes": quota_bytes,
+                "changed_at": now(),
+                "changed_by": operator.principal_id,
+            },
+        )
+        _record(operator, quota_bytes)
+    return quota
+
+
+def drop_quota(operator: Principal) -> None:
+    """Lets what holds for all tenants hold for the operator's again. Raises `Forbidden`."""
+    operator.require_permission(OperatorPermission.MANAGE)
+    with tenant_session(operator.tenant_id):
+        UploadQuota.objects.filter(tenant_id=operator.tenant_id).delete()
+        _record(operator, None)
+
+
+def _record(operator: Principal, quota_bytes: int | None) -> None:
+    audit.record(
+        audit.UPLOAD_QUOTA_CHANGED,
+        operator.tenant_id,
+        actor=operator.principal_id,
+        data={"quota_bytes": quota_bytes},
+    )

@@ -16,6 +16,7 @@ from typing import Final, cast
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from access.clock import now
@@ -99,13 +100,26 @@ def expire_uploads(*, dry_run: bool) -> int:
     dropped = 0
     while True:
         with operations_session():
-            due = Upload.objects.filter(expires_at__lte=Now()).select_for_update(skip_locked=True)
-            found = list(due.order_by("expires_at").values_list("pk", flat=True)[:_EXPIRED_AT_ONCE])
-            UploadPiece.objects.filter(upload__in=found).delete()
-            Upload.objects.filter(pk__in=found).delete()
-        dropped += len(found)
-        if len(found) < _EXPIRED_AT_ONCE:
+            due = Upload.objects.filter(expires_at__lte=Now()).order_by("expires_at")
+            found = _drop(due[:_EXPIRED_AT_ONCE])
+        dropped += found
+        if found < _EXPIRED_AT_ONCE:
             return dropped
+
+
+def cancel(chosen: QuerySet[Upload]) -> int:
+    """Drops those of an operator's choice that are unfinished, now. Returns how many.
+
+    In the operator's session. One that is being written to this moment is left alone.
+    """
+    return _drop(chosen.exclude(state=UploadState.COMPLETE))
+
+
+def _drop(unfinished: QuerySet[Upload]) -> int:
+    found = list(unfinished.select_for_update(skip_locked=True).values_list("pk", flat=True))
+    UploadPiece.objects.filter(upload__in=found).delete()
+    Upload.objects.filter(pk__in=found).delete()
+    return len(found)
 
 
 # --- the journal -------------------------------------------------------------------------------

@@ -222,6 +222,11 @@ ARTIFACT_TTL_DAYS = environment.number("ARTIFACT_TTL_DAYS", 30, least=1)
 UPLOAD_DAYS = environment.number("UPLOAD_DAYS", 7, least=1)
 # What each tenant's uploads may take up; 0 is no limit.
 UPLOAD_QUOTA_BYTES = environment.number("UPLOAD_QUOTA_BYTES", 0)
+# A folder whose files `knowledge.attach_file` reads, and the tenants who may; none named is all.
+WORKSPACE_ROOT = (
+    environment.folder("WORKSPACE_ROOT", VAR) if environment.text("WORKSPACE_ROOT", "") else None
+)
+WORKSPACE_TENANTS = environment.names("WORKSPACE_TENANTS", [])
 ORPHAN_GRACE_HOURS = environment.number("ORPHAN_GRACE_HOURS", 24, least=1)
 # An unfinished ingest that nobody has worked on for so long is given up.
 ABANDONED_INGEST_DAYS = environment.number("ABANDONED_INGEST_DAYS", 7, least=1)

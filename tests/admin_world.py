@@ -20,7 +20,8 @@ from django.utils import timezone
 from access.models import ApiKey, Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from artifacts.models import Artifact, SweepRun
+from artifacts.models import Artifact, SweepRun, Upload, UploadQuota
+from artifacts.quota import set_quota
 from knowledge.core.types import BulkAction
 from knowledge.models import (
     Attachment,
@@ -47,6 +48,8 @@ from tests.factories import (
     make_operator,
     make_proposal,
 )
+from tests.support import principal
+from tests.uploading import piece, send
 
 # What a form of any page may ask for: what a page does not ask for it does not read.
 PLAUSIBLE = {
@@ -80,6 +83,7 @@ PLAUSIBLE = {
     "sensitivity": "confidential",
     "authority": "principal_supplied",
     "naming": "stem",
+    "quota_bytes": "123456789",
 }
 
 
@@ -274,6 +278,19 @@ def a_sweep(tenant: str, word: str) -> SweepRun:
         )
 
 
+def an_upload(tenant: str, word: str) -> Upload:
+    """Half a file, of which somebody may still send the rest."""
+    request_id = uuid4()
+    told = {"filename": word[:250], "attribution": word}
+    send(principal(word, tenant), request_id, piece(0, word.encode()), **told)
+    with tenant_session(tenant):
+        return Upload.objects.get(request_id=request_id)
+
+
+def a_quota(tenant: str, word: str) -> UploadQuota:
+    return set_quota(Principal.for_operator(tenant, word[:40]), 10**12)
+
+
 def a_bulk_task(tenant: str, word: str) -> BulkTask:
     operator = Principal.for_operator(tenant, word[:40])
     return store().begin_bulk(
@@ -296,6 +313,8 @@ FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     QuarantinedChunk: a_quarantined_chunk,
     RecallTrace: a_trace,
     SweepRun: a_sweep,
+    Upload: an_upload,
+    UploadQuota: a_quota,
     RetentionProposal: a_proposal,
     User: a_user,
 }

@@ -33,6 +33,7 @@ class Migration(migrations.Migration):
         tenant_isolation("artifacts_artifact"),
         tenant_isolation("artifacts_upload"),
         tenant_isolation("artifacts_uploadpiece"),
+        tenant_isolation("artifacts_uploadquota"),
         tenant_isolation("artifacts_sourcedescriptor"),
         IMMUTABLE,
     ]

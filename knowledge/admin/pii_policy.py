@@ -1,25 +1,21 @@
 """What a tenant does about personal data, as a form: a row of each tenant that ever set it."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.http import HttpRequest
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import OneForEachTenant
 from access.errors import VerbatimError
-from access.operator_session import may, operated_tenant, operator_principal
-from access.trust import OperatorPermission
+from access.principal import Principal
 from knowledge.adapters.pii import known_countries
 from knowledge.core.admission import Detector, PiiRules
 from knowledge.core.types import Verdict
 from knowledge.models import PiiPolicy
 from knowledge.wiring import store
 
-_HAS_POLICY = "_tenant_has_a_pii_policy"
 _OFF = ""
 _CHOICES = [
     (_OFF, "admit: do not look for it"),
@@ -57,7 +53,7 @@ class PiiPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
                 label=_LABELS[detector],
                 initial=self.instance.verdicts.get(detector.value, _OFF),
             )
-        self.order_fields(["tenant_id", *(detector.value for detector in Detector), "countries"])
+        self.order_fields([*(detector.value for detector in Detector), "countries"])
 
     def clean_countries(self) -> list[str]:
         codes = self.cleaned_data["countries"].replace(",", " ").upper().split()
@@ -84,52 +80,15 @@ class PiiPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(PiiPolicy)
-class PiiPolicyAdmin(OperatorAdmin):
+class PiiPolicyAdmin(OneForEachTenant):
     list_display = ("tenant", "looked_for", "changed_at", "changed_by")
     list_display_links = ("tenant",)
     form = PiiPolicyForm
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Once a tenant has a policy it is changed, not added to."""
-        if not hasattr(request, _HAS_POLICY):  # the menu of every page asks more than once
-            known = operated_tenant(request) is not None and PiiPolicy.objects.exists()
-            setattr(request, _HAS_POLICY, known)
-        return may(request, OperatorPermission.MANAGE) and not getattr(request, _HAS_POLICY)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, OperatorPermission.MANAGE)
-
-    def get_list_display(self, request: HttpRequest) -> Any:
-        return self.list_display
-
-    @admin.display(description="tenant", ordering="tenant_id")
-    def tenant(self, policy: PiiPolicy) -> str:
-        return policy.tenant_id
 
     @admin.display(description="looked for")
     def looked_for(self, policy: PiiPolicy) -> str:
         rules = ", ".join(f"{name}: {verdict}" for name, verdict in sorted(policy.verdicts.items()))
         return rules or self.get_empty_value_display()
 
-    def get_form(
-        self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
-    ) -> Any:
-        if obj is not None or operated_tenant(request):
-            return PiiPolicyForm
-        return type(
-            "NewPiiPolicyForm",
-            (PiiPolicyForm,),
-            {"tenant_id": forms.CharField(label="Tenant", max_length=100)},
-        )
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return list(self.get_form(request, obj)().fields)
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        tenant = obj.tenant_id if change else operated_tenant(request)
-        tenant = tenant or form.cleaned_data["tenant_id"]
-        saved = store().set_pii_policy(form.rules(), operator_principal(request, tenant))
-        # The row that the rest of the admin speaks of is the one that was saved.
-        obj.__dict__.update(
-            {field.attname: getattr(saved, field.attname) for field in self.opts.fields}
-        )
+    def saved(self, form: Any, operator: Principal) -> PiiPolicy:
+        return store().set_pii_policy(form.rules(), operator)

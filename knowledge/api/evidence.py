@@ -29,6 +29,7 @@ from artifacts.errors import (
 )
 from artifacts.models import UploadState
 from artifacts.store import ATTRIBUTION_LIMIT, FILENAME_LIMIT, LARGEST_PART, read_part
+from artifacts.workspace import attach_file
 from knowledge.api.views import KnowledgeView, parsed
 
 _LARGEST_OFFSET = 2**53 - 1
@@ -69,6 +70,19 @@ class AttachPieceSerializer(StrictSerializer):
     attribution = serializers.CharField(
         max_length=ATTRIBUTION_LIMIT, required=False, allow_blank=True, default=""
     )
+
+
+class AttachFileSerializer(StrictSerializer):
+    file_path = serializers.CharField(
+        max_length=4_096,
+        trim_whitespace=False,
+        help_text="Within the workspace: from its root on, or with it.",
+    )
+    sha256 = sha256_field(help_text="Of the file as you have seen it, in lower case.")
+    request_id = serializers.UUIDField(help_text="Of your own choice, one for each file.")
+    filename = serializers.CharField(max_length=FILENAME_LIMIT)
+    attribution = serializers.CharField(max_length=ATTRIBUTION_LIMIT, allow_blank=True)
+    media_type = serializers.CharField(max_length=255, required=False, allow_blank=True, default="")
 
 
 class AttachReceiptSerializer(serializers.Serializer[Any]):
@@ -142,6 +156,45 @@ class AttachPieceView(KnowledgeView):
                 **{name: asked[name] for name in ("offset", "content", "sha256", "final")}
             ),
             **{name: asked[name] for name in ("filename", "media_type", "attribution")},
+        )
+        return Response(AttachReceiptSerializer(receipt).data)
+
+
+class AttachFileView(KnowledgeView):
+    """A file of the workspace."""
+
+    @extend_schema(
+        operation_id="knowledge_attach_file",
+        request=AttachFileSerializer,
+        responses={200: AttachReceiptSerializer},
+        examples=[
+            OpenApiExample(
+                "A file in the workspace",
+                request_only=True,
+                value={
+                    "file_path": "reports/runbook.md",
+                    "sha256": _EXAMPLE["sha256"],
+                    "request_id": _EXAMPLE["request_id"],
+                    "filename": _EXAMPLE["filename"],
+                    "attribution": "The operations team",
+                },
+            ),
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Keeps a file of this installation's workspace as an artifact of yours, without sending it.
+
+        Needs `knowledge.write`. Regular files alone, by a path without links, that have no second
+        name and do not change meanwhile. Ask again, with the very same, whenever an answer did not
+        come. Without a workspace the answer is 404 `no_workspace`: upload the file instead.
+        """
+        asked = dict(parsed(AttachFileSerializer, request.data).validated_data)
+        receipt = attach_file(
+            self.principal(),
+            asked.pop("request_id"),
+            asked.pop("file_path"),
+            asked.pop("sha256"),
+            **asked,
         )
         return Response(AttachReceiptSerializer(receipt).data)
 

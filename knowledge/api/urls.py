@@ -16,6 +16,7 @@ urlpatterns = [
         name="propose-retention",
     ),
     path("v1/tools/knowledge.attach", evidence.AttachPieceView.as_view(), name="attach"),
+    path("v1/tools/knowledge.attach_file", evidence.AttachFileView.as_view(), name="attach-file"),
     path(
         "v1/tools/knowledge.attachment",
         evidence.AttachmentPartView.as_view(),

@@ -43,6 +43,8 @@ CHANGES = {
     "access_apikey_add": OperatorPermission.MANAGE,
     "access_apikey_revoke": OperatorPermission.MANAGE,
     "access_apikey_changelist#revoke_selected": OperatorPermission.MANAGE,
+    "artifacts_upload_changelist#cancel_selected": OperatorPermission.MANAGE,
+    "artifacts_uploadquota_change": OperatorPermission.MANAGE,
     "knowledge_attachment_conversation": OperatorPermission.DELETE,
     "knowledge_attachment_changelist#try_again": OperatorPermission.MANAGE,
     "knowledge_bulktask_cancel": OperatorPermission.MANAGE,

@@ -18,6 +18,7 @@ from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
 from artifacts import uploads
+from artifacts.quota import set_quota
 from knowledge.core.admission import PiiRules
 from knowledge.core.records import Evidence
 from knowledge.core.types import BulkAction, IngestProgress, IngestRequest, Visibility
@@ -89,6 +90,7 @@ def two_tenants(db: Any, blob_root: Path, django_user_model: Any) -> None:
         operator = Principal.for_operator(tenant, "olga")
         store().begin_bulk(BulkAction.HOLD, [uuid4()], operator, reason="test")
         set_pii_policy(PiiRules(verdicts={}), operator)
+        set_quota(operator, 10**9)
         user = django_user_model.objects.create_user(f"op-{tenant}")
         with tenant_session(tenant):
             Operator.objects.create(user=user, tenant_id=tenant)

@@ -1,40 +1,28 @@
-"""Artifacts: what bytes there are, where they came from and when they go."""
+"""Artifacts: what bytes there are, where they came from, what names them and when they go."""
 
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-import contextlib
-from functools import partial
 from typing import Any, Final
 
-from celery.exceptions import OperationalError as BrokerError
-from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.defaultfilters import filesizeformat
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.urls import URLPattern, path
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_POST, require_safe
-from redis import RedisError
+from django.views.decorators.http import require_safe
 
 from access.admin_base import OperatorAdmin
-from access.operator_session import is_superuser, may, operator_name
-from access.trust import OperatorPermission
 from artifacts.api.views import download
 from artifacts.errors import BlobMissing, RangeNotSatisfiable
-from artifacts.models import Artifact, SweepRun
-from artifacts.tasks import sweep
+from artifacts.models import Artifact, SourceDescriptor
+from artifacts.naming import names_of
 
 _LONGEST_SEARCH: Final = 255
-_MOST_COUNTED: Final = 10_000
-_STUCK_SHOWN: Final = 50
-_RUNS_SHOWN: Final = 20
 
 
 class DueFilter(admin.SimpleListFilter):
@@ -90,6 +78,9 @@ class ArtifactAdmin(OperatorAdmin):
         "sweep_attempts",
         "sweep_error",
         "sweep_failed_at",
+        "descriptor_id",
+        "descriptor_says",
+        "named_by",
     )
     change_form_template = "admin/artifacts/artifact/change_form.html"
 
@@ -100,6 +91,33 @@ class ArtifactAdmin(OperatorAdmin):
     @admin.display(description="size", ordering="byte_size")
     def size(self, artifact: Artifact) -> str:
         return filesizeformat(artifact.byte_size)
+
+    @admin.display(description="descriptor")
+    def descriptor_id(self, artifact: Artifact) -> SafeString | str:
+        descriptor = self._descriptor(artifact)
+        if descriptor is None:
+            return self.get_empty_value_display()
+        return format_html("<code>{}</code>", descriptor.descriptor_id)
+
+    @admin.display(description="it says")
+    def descriptor_says(self, artifact: Artifact) -> SafeString | str:
+        descriptor = self._descriptor(artifact)
+        if descriptor is None:
+            return self.get_empty_value_display()
+        return format_html('<code class="said"><bdi>{}</bdi></code>', descriptor.canonical)
+
+    @admin.display(description="named by")
+    def named_by(self, artifact: Artifact) -> SafeString | str:
+        named = names_of(artifact)
+        shown = format_html_join(
+            "",
+            '<li>{}: <a href="{}"><bdi>{}</bdi></a></li>',
+            ((one.what, one.address, one.text) for one in named),
+        )
+        return format_html("<ul>{}</ul>", shown) if named else self.get_empty_value_display()
+
+    def _descriptor(self, artifact: Artifact) -> SourceDescriptor | None:
+        return SourceDescriptor.objects.filter(artifact=artifact).first()
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -129,52 +147,3 @@ class ArtifactAdmin(OperatorAdmin):
             response = HttpResponse(status=outside.status)
             response["Content-Range"] = f"bytes */{artifact.byte_size}"
             return response
-
-
-@admin.register(SweepRun)
-class SweepRunAdmin(OperatorAdmin):
-    """The sweeper's desk. What is due and what is stuck are the tenant's; a pass is over all."""
-
-    def get_urls(self) -> list[URLPattern]:
-        run = self.admin_site.admin_view(require_POST(self.run_view))
-        return [path("run/", run, name="artifacts_sweeprun_run"), *super().get_urls()]
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        stuck = Artifact.objects.stuck().order_by("-sweep_failed_at")
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Sweeper",
-            "opts": self.opts,
-            "due": Artifact.objects.expired()[:_MOST_COUNTED].count(),
-            "most_counted": _MOST_COUNTED,
-            "stuck": stuck[:_STUCK_SHOWN],
-            "stuck_count": stuck[:_MOST_COUNTED].count(),
-            "runs": SweepRun.objects.all()[:_RUNS_SHOWN],
-            # How much there was to do elsewhere is nobody's business but theirs.
-            "all_tenants": is_superuser(request),
-        }
-        return TemplateResponse(request, "admin/artifacts/sweeprun/change_list.html", context)
-
-    def found(self, request: HttpRequest, object_id: str) -> Any:
-        """Nothing: a pass has no page of its own, for it is no tenant's."""
-        raise Http404
-
-    def run_view(self, request: HttpRequest) -> HttpResponse:
-        if not may(request, OperatorPermission.MANAGE):
-            raise PermissionDenied
-        by = operator_name(request)
-        transaction.on_commit(partial(_ask_for_a_pass, by))
-        self.message_user(
-            request,
-            "A worker sweeps as soon as one is free; load this page again.",
-            messages.SUCCESS,
-        )
-        return HttpResponseRedirect(reverse("admin:artifacts_sweeprun_changelist"))
-
-
-def _ask_for_a_pass(by: str) -> None:
-    # Lost, it is no loss: the next pass is a few minutes away.
-    with contextlib.suppress(BrokerError, RedisError, OSError):
-        sweep.apply_async(kwargs={"by": by}, retry=False)

@@ -1,0 +1,34 @@
+"""What of the knowledge store names an artifact, for the page of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.urls import reverse
+
+from artifacts.models import Artifact
+from artifacts.naming import Name, register_naming
+from knowledge.models import Attachment, DocumentVersion, RetentionProposal
+
+
+@register_naming
+def _rows(artifact: Artifact) -> Iterator[Name]:
+    versions = DocumentVersion.objects.filter(source=artifact).select_related("document")
+    for version in versions:
+        yield Name(
+            what=f"document, version {version.version}",
+            text=version.document.title,
+            address=reverse("admin:knowledge_document_change", args=[version.document_id]),
+        )
+    for attachment in Attachment.objects.filter(artifact=artifact).select_related("conversation"):
+        yield Name(
+            what="attachment",
+            text=attachment.conversation.conversation_id,
+            address=reverse("admin:knowledge_attachment_change", args=[attachment.pk]),
+        )
+    for proposal in RetentionProposal.objects.filter(snapshot=artifact):
+        yield Name(
+            what="proposal",
+            text=proposal.title,
+            address=reverse("admin:knowledge_retentionproposal_change", args=[proposal.pk]),
+        )
