@@ -21,7 +21,6 @@ from access.models import ApiKey, Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from artifacts.models import Artifact, SweepRun, Upload, UploadQuota
-from artifacts.quota import set_quota
 from knowledge.core.types import BulkAction
 from knowledge.models import (
     Attachment,
@@ -288,7 +287,10 @@ def an_upload(tenant: str, word: str) -> Upload:
 
 
 def a_quota(tenant: str, word: str) -> UploadQuota:
-    return set_quota(Principal.for_operator(tenant, word[:40]), 10**12)
+    with tenant_session(tenant):
+        return UploadQuota.objects.get_or_create(
+            tenant_id=tenant, quota_bytes=10**12, changed_by=word
+        )[0]
 
 
 def a_bulk_task(tenant: str, word: str) -> BulkTask:

@@ -14,6 +14,8 @@ from itertools import accumulate, groupby
 
 import regex
 
+from knowledge.core.types import ExtractedDocument, Heading, Structure
+
 NORMALISER_VERSION = "normal-1"
 
 MARKDOWN_TYPES = frozenset({"text/markdown", "text/x-markdown"})
@@ -66,6 +68,23 @@ def normalise(text: str, *, media_type: str, marks: Sequence[int] = ()) -> Norma
     )
     return NormalisedText(
         text="\n".join(kept), marks=tuple(moved[_within(text, mark)] for mark in marks)
+    )
+
+
+def normalised(extracted: ExtractedDocument) -> tuple[str, Structure]:
+    """The normalised text, and the structure with its offsets moved along."""
+    given = extracted.structure
+    marks = [heading.start for heading in given.headings] + list(given.page_starts)
+    result = normalise(
+        extracted.text, media_type=extracted.text_type or extracted.media_type, marks=marks
+    )
+    starts = result.marks[: len(given.headings)]
+    return result.text, Structure(
+        headings=tuple(
+            Heading(title=heading.title, level=heading.level, start=start)
+            for heading, start in zip(given.headings, starts, strict=True)
+        ),
+        page_starts=tuple(result.marks[len(given.headings) :]),
     )
 
 

@@ -17,7 +17,7 @@ from knowledge.adapters.titles import Titles
 from knowledge.core import fingerprint, likeness
 from knowledge.core.analysis import ANALYZER_VERSION
 from knowledge.core.errors import EmptyExtraction, Refused
-from knowledge.core.normalising import NORMALISER_VERSION, normalise
+from knowledge.core.normalising import NORMALISER_VERSION, normalised
 from knowledge.core.ports import (
     AdmissionPolicy,
     Chunker,
@@ -32,7 +32,6 @@ from knowledge.core.scanning import SecretGate, flag_instructions
 from knowledge.core.types import (
     ChunkDraft,
     ExtractedDocument,
-    Heading,
     IngestRequest,
     IngestResult,
     Structure,
@@ -119,7 +118,7 @@ class Ingestor:
         extracted = extractor.extract(
             admitted.content, media_type=media_type.type, charset=media_type.charset
         )
-        text, structure = _normalised(extracted)
+        text, structure = normalised(extracted)
         profile = profile_named(admitted.request.profile)
         drafts = self.chunker.chunk(
             text,
@@ -262,23 +261,6 @@ def _names(admitted: Admitted) -> dict[str, str]:
         "attribution": admitted.artifact.attribution,
         "source": f"{source.type} {source.id} {source.version}" if source else "",
     }
-
-
-def _normalised(extracted: ExtractedDocument) -> tuple[str, Structure]:
-    """The normalised text, and the structure with its offsets moved along."""
-    given = extracted.structure
-    marks = [heading.start for heading in given.headings] + list(given.page_starts)
-    result = normalise(
-        extracted.text, media_type=extracted.text_type or extracted.media_type, marks=marks
-    )
-    starts = result.marks[: len(given.headings)]
-    return result.text, Structure(
-        headings=tuple(
-            Heading(title=heading.title, level=heading.level, start=start)
-            for heading, start in zip(given.headings, starts, strict=True)
-        ),
-        page_starts=tuple(result.marks[len(given.headings) :]),
-    )
 
 
 def _stated_date(extracted: ExtractedDocument) -> date | None:
