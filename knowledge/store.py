@@ -53,7 +53,7 @@ from knowledge.ingest.pipeline import Ingestor
 from knowledge.lifecycle import bulk
 from knowledge.lifecycle.arms import disable_arm, enable_arm
 from knowledge.lifecycle.conversations import ConversationReceipt, delete_conversation
-from knowledge.lifecycle.corpus import CorpusReport, OnProgress, ignore_kinds, verify_corpus
+from knowledge.lifecycle.corpus import CorpusReport, OnKind, ignore_kinds, verify_corpus
 from knowledge.lifecycle.delete import delete_document
 from knowledge.lifecycle.pii_policy import set_pii_policy
 from knowledge.lifecycle.preturn import disable_preturn, enable_preturn
@@ -466,7 +466,7 @@ class KnowledgeStore:
         return verify_deletion(document_id, operator, self.ingestor.stemmer, text)
 
     def verify_corpus(
-        self, tenant: str | None = None, *, on_progress: OnProgress = ignore_kinds
+        self, tenant: str | None = None, *, on_progress: OnKind = ignore_kinds
     ) -> CorpusReport:
         """Looks whether all that is stored is what was once written; see `verify_corpus`."""
         return verify_corpus(self.ingestor.extractors, tenant=tenant, on_progress=on_progress)

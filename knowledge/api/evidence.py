@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access.errors import NotFound, ProjectForbidden
+from access.errors import NotFound, ProjectForbidden, ScopeMissing
 from access.openapi import refuses
 from access.serializers import StrictSerializer
 from artifacts import uploads
@@ -20,13 +20,16 @@ from artifacts.errors import (
     BlobDamaged,
     BlobMissing,
     ChecksumMismatch,
+    FileChanged,
     InvalidUpload,
+    NoWorkspace,
     RangeNotSatisfiable,
     StorageUnavailable,
     UploadConflict,
     UploadOutOfOrder,
     UploadQuotaExceeded,
 )
+from artifacts.files import FileMissing, UnsafePath
 from artifacts.models import UploadState
 from artifacts.store import ATTRIBUTION_LIMIT, FILENAME_LIMIT, LARGEST_PART, read_part
 from artifacts.workspace import attach_file
@@ -135,7 +138,14 @@ class AttachmentContentSerializer(serializers.Serializer[Any]):
 class AttachPieceView(KnowledgeView):
     """A file in pieces."""
 
-    @refuses(InvalidUpload, ChecksumMismatch, UploadConflict, UploadOutOfOrder, UploadQuotaExceeded)
+    @refuses(
+        InvalidUpload,
+        ChecksumMismatch,
+        UploadConflict,
+        UploadOutOfOrder,
+        UploadQuotaExceeded,
+        StorageUnavailable,
+    )
     @extend_schema(
         operation_id="knowledge_attach",
         request=AttachPieceSerializer,
@@ -163,6 +173,18 @@ class AttachPieceView(KnowledgeView):
 class AttachFileView(KnowledgeView):
     """A file of the workspace."""
 
+    @refuses(
+        NoWorkspace,
+        ScopeMissing,
+        UnsafePath,
+        FileMissing,
+        FileChanged,
+        InvalidUpload,
+        ChecksumMismatch,
+        UploadConflict,
+        UploadQuotaExceeded,
+        StorageUnavailable,
+    )
     @extend_schema(
         operation_id="knowledge_attach_file",
         request=AttachFileSerializer,

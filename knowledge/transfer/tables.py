@@ -422,6 +422,7 @@ STAYS: Final[Mapping[str, str]] = {
     "artifacts.SweepRun": "what one installation swept",
     "artifacts.Upload": "the journal of a sender's calls; what arrived whole is an artifact",
     "artifacts.UploadPiece": "the journal of a sender's calls; what arrived whole is an artifact",
+    "artifacts.UploadQuota": "how much one installation lets a tenant keep",
     "knowledge.ChunkIndex": "made anew from the chunks",
     "knowledge.TermStatistic": "made anew from the chunks",
     "knowledge.TermDelta": "made anew from the chunks",

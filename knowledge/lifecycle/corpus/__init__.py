@@ -4,6 +4,6 @@
 """
 
 from knowledge.lifecycle.corpus.findings import CorpusReport, Finding
-from knowledge.lifecycle.corpus.verifying import OnProgress, ignore_kinds, verify_corpus
+from knowledge.lifecycle.corpus.verifying import OnKind, ignore_kinds, verify_corpus
 
-__all__ = ["CorpusReport", "Finding", "OnProgress", "ignore_kinds", "verify_corpus"]
+__all__ = ["CorpusReport", "Finding", "OnKind", "ignore_kinds", "verify_corpus"]

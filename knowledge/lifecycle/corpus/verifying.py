@@ -22,7 +22,7 @@ from knowledge.models import Chunk, ChunkIndex
 
 _ROWS_AT_ONCE: Final = 200
 
-OnProgress = Callable[[str, int, int], None]
+OnKind = Callable[[str, int, int], None]
 """Told the kind that is looked at, how many have been, and of how many."""
 
 
@@ -34,7 +34,7 @@ def verify_corpus(
     extractors: Extractors,
     *,
     tenant: str | None = None,
-    on_progress: OnProgress = ignore_kinds,
+    on_progress: OnKind = ignore_kinds,
 ) -> CorpusReport:
     """Looks at everything that is stored, of one tenant or of all. Changes nothing.
 
@@ -54,9 +54,7 @@ def verify_corpus(
     return report
 
 
-def _verify(
-    check: Check, tenant: str | None, report: CorpusReport, on_progress: OnProgress
-) -> None:
+def _verify(check: Check, tenant: str | None, report: CorpusReport, on_progress: OnKind) -> None:
     def rows() -> QuerySet[Any]:
         return check.rows() if tenant is None else check.rows().filter(tenant_id=tenant)
 
