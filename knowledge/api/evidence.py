@@ -189,19 +189,6 @@ class AttachFileView(KnowledgeView):
         operation_id="knowledge_attach_file",
         request=AttachFileSerializer,
         responses={200: AttachReceiptSerializer},
-        examples=[
-            OpenApiExample(
-                "A file in the workspace",
-                request_only=True,
-                value={
-                    "file_path": "reports/runbook.md",
-                    "sha256": _EXAMPLE["sha256"],
-                    "request_id": _EXAMPLE["request_id"],
-                    "filename": _EXAMPLE["filename"],
-                    "attribution": "The operations team",
-                },
-            ),
-        ],
     )
     def post(self, request: Request) -> Response:
         """Keeps a file of this installation's workspace as an artifact of yours, without sending it.

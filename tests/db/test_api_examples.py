@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from pytest_django import Settings
 
 from access.trust import Scope
 from config.examples import RECORDED, examples
@@ -29,6 +30,13 @@ RUNBOOK = (
     "## Rolling back\n\nOpen the release page and choose **Roll back**.\n"
 )
 QUOTE = "Drain the node first, then restart it."
+
+
+@pytest.fixture(autouse=True)
+def _workspace(settings: Settings, tmp_path: Path) -> None:
+    settings.WORKSPACE_ROOT = tmp_path / "workspace"
+    (settings.WORKSPACE_ROOT / "reports").mkdir(parents=True)
+    (settings.WORKSPACE_ROOT / "reports" / "runbook.md").write_text(RUNBOOK)
 
 
 class Run:
@@ -95,6 +103,16 @@ def files(run: Run) -> None:
         "attribution": "the operations team",
     }
     whole = run("knowledge_attach", piece)
+    run(
+        "knowledge_attach_file",
+        {
+            "file_path": "reports/runbook.md",
+            "sha256": piece["sha256"],
+            "request_id": "0190f1c2-6d5e-7c3a-9b1e-2f6a8c4d7e11",
+            "filename": "runbook.md",
+            "attribution": "the operations team",
+        },
+    )
     run(
         "knowledge_attachment",
         {"artifact": whole["artifact_id"], "sha256": whole["sha256"], "offset": 0},
