@@ -1,4 +1,4 @@
-"""A chromium for the tests in a browser, and a page that fails on what a browser complains of."""
+"""A chromium, a page that fails on what a browser complains of, and a web process of its own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from pytest_django import DjangoDbBlocker, Settings
 
 from config.embedded import kill_and_remove
 from config.places import Places
+from tests.conftest import keep_blobs_in
 from tests.e2e.installation import Installation
+from tests.serving import Serving, serving
 
 _PATIENCE_MS = 60_000
 _ARGUMENTS = [
@@ -87,3 +90,24 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         child.kill()
     kill_and_remove(Places.of(installation.var))
     shutil.rmtree(installation.var, ignore_errors=True)
+
+
+CONCURRENCY = 3
+
+
+@pytest.fixture(scope="module")
+def server(
+    django_db_setup: None,
+    django_db_blocker: DjangoDbBlocker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Serving]:
+    """For a file of tests, each of which commits what it does; see `same_blobs`."""
+    blobs = tmp_path_factory.mktemp("served") / "blobs"
+    with django_db_blocker.unblock(), serving(blobs, MCP_CONCURRENCY=str(CONCURRENCY)) as running:
+        yield running
+
+
+@pytest.fixture
+def same_blobs(server: Serving, settings: Settings) -> None:
+    """This process keeps its blobs where the web process looks for them."""
+    keep_blobs_in(settings, server.blobs)

@@ -27,7 +27,6 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.tool_name_validation import validate_tool_name
 from mcp.types import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
-from pytest_django import DjangoDbBlocker, Settings
 
 from access.models import ApiKey
 from access.tenancy import operations_session
@@ -35,11 +34,11 @@ from access.trust import Scope
 from artifacts.uploads import LARGEST_PIECE
 from knowledge.core.types import Visibility
 from knowledge.mcp.tools import TOOLS
-from tests.conftest import keep_blobs_in
+from tests.e2e.conftest import CONCURRENCY
 from tests.serving import Serving, serving
 from tests.support import admit, bearer, principal, upload
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("same_blobs")]
 
 T = TypeVar("T")
 NOTE = "# Pumps\n\nThe zebra pump is started by hand.\n\n## Stopping\n\nPull the red lever.\n"
@@ -50,23 +49,6 @@ REVISIONS = {"2026-07-28": "auto", "2025-11-25": "legacy"}
 CURRENT, PREVIOUS = REVISIONS
 OLDER = ("2025-06-18", "2025-03-26", "2024-11-05")
 both = pytest.mark.parametrize("revision", REVISIONS)
-CONCURRENCY = 3
-
-
-@pytest.fixture(scope="module")
-def server(
-    django_db_setup: None,
-    django_db_blocker: DjangoDbBlocker,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Serving]:
-    blobs = tmp_path_factory.mktemp("served") / "blobs"
-    with django_db_blocker.unblock(), serving(blobs, MCP_CONCURRENCY=str(CONCURRENCY)) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _same_blobs(server: Serving, settings: Settings) -> None:
-    keep_blobs_in(settings, server.blobs)
 
 
 def host(trust: str = "USER", scope: str = "", **key: Any) -> dict[str, str]:
