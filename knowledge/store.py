@@ -42,6 +42,7 @@ from knowledge.core.types import (
     RechunkResult,
     SearchResult,
 )
+from knowledge.evidence.moving import change_record
 from knowledge.evidence.reading import ResolvedEvidence, get_record, resolve_evidence
 from knowledge.evidence.records import Records
 from knowledge.evidence.removing import RecordRemoval, remove_record
@@ -132,6 +133,17 @@ class KnowledgeStore:
         return resolve_evidence(
             record_id, principal, current_scope=current_scope, revision=revision
         )
+
+    def change_record(
+        self,
+        record_id: UUID,
+        principal: Principal,
+        change: DocumentChange,
+        *,
+        current_scope: str | None = None,
+    ) -> WrittenRevision:
+        """Rescopes a record, holds it; see `change_record`."""
+        return change_record(record_id, principal, change, current_scope=current_scope)
 
     def remove_record(
         self,

@@ -5,6 +5,7 @@ Whoever registers a model gives it a factory here; the crawlers in `tests/db` fa
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,9 @@ from django.utils import timezone
 from access.models import ApiKey, Operator
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
-from artifacts.models import Artifact, SweepRun, Upload, UploadQuota
+from artifacts import store as artifacts
+from artifacts.models import Artifact, SourceDescriptor, SweepRun, Upload, UploadQuota
+from knowledge.core.records import AttachedFile
 from knowledge.core.types import BulkAction
 from knowledge.models import (
     Attachment,
@@ -35,6 +38,7 @@ from knowledge.models import (
     PiiPolicy,
     QuarantinedChunk,
     RecallTrace,
+    Record,
     RetentionProposal,
     TracedPassage,
 )
@@ -47,7 +51,7 @@ from tests.factories import (
     make_operator,
     make_proposal,
 )
-from tests.support import principal
+from tests.support import principal, save_page, seen, writing
 from tests.uploading import piece, send
 
 # What a form of any page may ask for: what a page does not ask for it does not read.
@@ -269,6 +273,41 @@ def a_deletion(tenant: str, word: str) -> Deletion:
     return store().delete(a_document(tenant, word).pk, operator, reason=word[:500])
 
 
+def a_record(tenant: str, word: str) -> Record:
+    """A page of two revisions, with a note, that cites a file of its own."""
+    by = principal(word[:200], tenant)
+    content = io.BytesIO(f"{word} one\n{word} two\n".encode())
+    file = artifacts.put(by, content, filename=f"{word[:40]}.md", attribution=word)
+    told: dict[str, Any] = {"title": word, "body": word, "metadata": {"word": word}}
+    first = save_page(
+        by,
+        **told,
+        attachments=[
+            AttachedFile(
+                artifact_id=file.pk,
+                sha256=file.sha256,
+                start_line=2,
+                quote=f"{word} two",
+                attribution=word,
+            )
+        ],
+    )
+    second = save_page(by, **told, expected=seen(first), writing=writing(reason=word[:500]))
+    cited = second.value.evidence
+    return (
+        store()
+        .records.annotate(by, writing(), expected=seen(second), note=word, evidence=cited)
+        .record
+    )
+
+
+def a_descriptor(tenant: str, word: str) -> SourceDescriptor:
+    record = a_record(tenant, word)
+    with tenant_session(tenant):
+        cited = record.sources.get().descriptor_id
+        return SourceDescriptor.objects.select_related("artifact").get(pk=cited)
+
+
 def a_sweep(tenant: str, word: str) -> SweepRun:
     """One pass over all tenants, which a person of this one asked for."""
     with operations_session():
@@ -314,6 +353,8 @@ FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     PiiPolicy: a_policy,
     QuarantinedChunk: a_quarantined_chunk,
     RecallTrace: a_trace,
+    Record: a_record,
+    SourceDescriptor: a_descriptor,
     SweepRun: a_sweep,
     Upload: an_upload,
     UploadQuota: a_quota,

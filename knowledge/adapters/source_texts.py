@@ -46,13 +46,22 @@ def text_of_source(artifact: Artifact) -> Iterator[str]:
 def _retained(artifact: Artifact, stream: IO[bytes]) -> Iterator[str]:
     head = stream.read(_BLOCK)
     try:
-        kind = decide(head, claimed=artifact.media_type, filename=artifact.filename)
-        if not (_is_text(kind.type) or kind.type == HTML):
+        kind, charset = _kind(artifact, head)
+        if not (_is_text(kind) or kind == HTML or kind.endswith(("+xml", "+json"))):
             raise EvidenceWithoutText
         blocks = chain([head], iter(lambda: stream.read(_BLOCK), b""))
-        yield from decoded_blocks(blocks, charset=kind.charset)
-    except (BinaryContent, MediaTypeMismatch, UndecodableText, UnsupportedMediaType) as unread:
+        yield from decoded_blocks(blocks, charset=charset)
+    except (BinaryContent, UndecodableText, UnsupportedMediaType) as unread:
         raise EvidenceWithoutText from unread
+
+
+def _kind(artifact: Artifact, head: bytes) -> tuple[str, str | None]:
+    """What the file is; where its bytes and its name disagree, what its bytes are."""
+    try:
+        kind = decide(head, claimed=artifact.media_type, filename=artifact.filename)
+    except MediaTypeMismatch as otherwise:
+        return str(otherwise.members["found"]), None
+    return kind.type, kind.charset
 
 
 def _is_text(media_type: str) -> bool:

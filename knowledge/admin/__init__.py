@@ -4,6 +4,7 @@ from knowledge.admin import (
     attachments,
     bulk,
     deletions,
+    descriptors,
     documents,
     events,
     golden,
@@ -12,6 +13,7 @@ from knowledge.admin import (
     pii_policy,
     proposals,
     quarantine,
+    records,
     traces,
 )
 
@@ -19,6 +21,7 @@ __all__ = [
     "attachments",
     "bulk",
     "deletions",
+    "descriptors",
     "documents",
     "events",
     "golden",
@@ -27,5 +30,6 @@ __all__ = [
     "pii_policy",
     "proposals",
     "quarantine",
+    "records",
     "traces",
 ]

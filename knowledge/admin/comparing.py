@@ -127,8 +127,8 @@ def _rows(
             differences = word_differences(old, new, seconds=left)
             rows.append(
                 {
-                    "old": _side_html(differences, Kind.REMOVED),
-                    "new": _side_html(differences, Kind.ADDED),
+                    "old": side_html(differences, Kind.REMOVED),
+                    "new": side_html(differences, Kind.ADDED),
                     "path": (sides[1].keys[piece.new_start : piece.new_end] or [((), "")])[0][0]
                     or (sides[0].keys[piece.old_start : piece.old_end] or [((), "")])[0][0],
                 }
@@ -143,7 +143,7 @@ _SHOWN = {
 }
 
 
-def _side_html(differences: Sequence[tuple[Kind, str]], changed: Kind) -> SafeString:
+def side_html(differences: Sequence[tuple[Kind, str]], changed: Kind) -> SafeString:
     last = len(differences) - 1
     return format_html_join(
         "",

@@ -3,7 +3,7 @@
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -18,8 +18,10 @@ from django.views.decorators.http import require_POST
 from access.admin_base import SearchedByKey
 from access.operator_session import is_superuser, operator_principal
 from knowledge.lifecycle.verify_deletion import Verification
-from knowledge.models import Deletion
+from knowledge.models import Deletion, Record
 from knowledge.wiring import store
+
+_RECORDS_SHOWN: Final = 50
 
 
 @admin.register(Deletion)
@@ -81,6 +83,12 @@ class DeletionAdmin(SearchedByKey):
             "opts": self.opts,
             "deletion": deletion,
             "stores": _stores(deletion),
+            "records": list(
+                Record.objects.filter(sources__deletion=deletion)
+                .order_by("-changed_at", "pk")
+                .distinct()[: _RECORDS_SHOWN + 1]
+            ),
+            "records_shown": _RECORDS_SHOWN,
             "verification": verification,
             "verify_url": reverse("admin:knowledge_deletion_verify", args=[deletion.pk]),
             "events_url": reverse("admin:knowledge_knowledgeevent_changelist"),

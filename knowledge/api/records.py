@@ -10,12 +10,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.errors import Forbidden, NotFound, ScopeMissing
+from access.idempotency import idempotent
 from access.openapi import refuses
 from knowledge.api import record_shapes as shapes
 from knowledge.api import refusals
 from knowledge.api.pagination import RecordPages, RevisionPages, page_of
+from knowledge.api.serializers import ScopeChangeSerializer
 from knowledge.api.views import KnowledgeView, parsed, query_of
-from knowledge.core.errors import LegalHold, SchemaMismatch, WrongKind
+from knowledge.core.errors import (
+    LegalHold,
+    ReasonMissing,
+    SchemaMismatch,
+    SensitivityAboveCeiling,
+    WrongKind,
+)
 from knowledge.core.records import RecordKind, Representation
 from knowledge.evidence.writing import WrittenRevision
 from knowledge.wiring import store
@@ -143,6 +151,28 @@ class RecordView(KnowledgeView):
         asked = query_of(shapes.RecordQuerySerializer, request)
         written = store().get_record(record_id, self.principal(), **asked)
         return Response(shapes.RecordSerializer(written).data)
+
+    @idempotent
+    @refuses(*refusals.WRITING, SensitivityAboveCeiling, ReasonMissing)
+    @extend_schema(
+        operation_id="records_update",
+        request=ScopeChangeSerializer,
+        responses={200: shapes.RecordSerializer},
+    )
+    def patch(self, request: Request, record_id: UUID) -> Response:
+        """Changes who may find a record, sets or lifts a legal hold. No revision comes of it.
+
+        The scope is for whoever made it with `knowledge.write`, the hold for a key with
+        `knowledge.delete`; `origin_trust` is USER at least.
+        """
+        asked = parsed(ScopeChangeSerializer, request.data)
+        changed = store().change_record(
+            record_id,
+            self.principal(),
+            asked.value(),
+            current_scope=asked.validated_data["current_scope"],
+        )
+        return Response(shapes.RecordSerializer(changed).data)
 
     @refuses(*refusals.READING, Forbidden, ScopeMissing, LegalHold)
     @extend_schema(

@@ -800,8 +800,9 @@ class DocumentSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class DocumentChangeSerializer(StrictSerializer):
-    title = serializers.CharField(max_length=TITLE_LIMIT, required=False)
+class ScopeChangeSerializer(StrictSerializer):
+    """Who is to find something, and whether it is held."""
+
     visibility = choice(Visibility, required=False)
     project_scope = serializers.CharField(
         max_length=200,
@@ -835,6 +836,10 @@ class DocumentChangeSerializer(StrictSerializer):
             origin_trust=OriginTrust(data["origin_trust"]) if data["origin_trust"] else None,
             reason=data["reason"],
         )
+
+
+class DocumentChangeSerializer(ScopeChangeSerializer):
+    title = serializers.CharField(max_length=TITLE_LIMIT, required=False)
 
 
 class DocumentDetailSerializer(DocumentSerializer):

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from access.errors import Forbidden, Malformed
+from access.errors import Forbidden
 from access.principal import Principal
 from access.tenancy import tenant_session
-from access.trust import OperatorPermission, OriginTrust, Scope, Sensitivity
 from knowledge.adapters import term_index
 from knowledge.adapters.database import lock_document
 from knowledge.adapters.titles import Titles
-from knowledge.core.errors import SensitivityAboveCeiling, UntrustedOrigin
 from knowledge.core.ports import SecretScanner, VectorSink
+from knowledge.core.rescoping import described_space, require_change_rights, space_after
 from knowledge.core.scanning import SecretGate
 from knowledge.core.scope import resolve_scope
-from knowledge.core.types import ChunkSetState, DocumentChange, Visibility
+from knowledge.core.types import ChunkSetState, DocumentChange
 from knowledge.core.wording import checked_reason, checked_title
 from knowledge.lifecycle.tombstones import missing_document
 from knowledge.models import ChunkSet, Document, KnowledgeEvent, VisibilitySpace
@@ -54,7 +53,7 @@ class Updater:
         takes one), `ProjectForbidden`, `SensitivityAboveCeiling`, `NotFound`, `Deleted`, and
         `Forbidden` when another principal admitted the document.
         """
-        _require_rights(principal, change)
+        require_change_rights(principal, change)
         title = self._title(change)
         reason = change.reason.strip()
         if change.legal_hold is False or reason:
@@ -95,7 +94,7 @@ class Updater:
         another, looks at the document when it is published and so arrives in the new space.
         """
         former = document.space
-        wanted = _space_after(document, change)
+        wanted = space_after(former, document.ingested_by_principal_id, change)
         if all(getattr(former, name) == value for name, value in wanted.items()):
             return
         space, _ = VisibilitySpace.objects.get_or_create(tenant_id=document.tenant_id, **wanted)
@@ -114,8 +113,8 @@ class Updater:
         recorder.record(
             KnowledgeEvent.RESCOPED,
             index_rows=rows,
-            former=_described(former),
-            now=_described(space),
+            former=described_space(former),
+            now=described_space(space),
         )
 
 
@@ -136,63 +135,10 @@ class _Recorder:
         )
 
 
-def _require_rights(principal: Principal, change: DocumentChange) -> None:
-    """What can be refused without a look at the document."""
-    if change.title is None and not change.rescopes and change.legal_hold is None:
-        raise Malformed(
-            "Say what to change: title, visibility, project_scope, sensitivity or legal_hold."
-        )
-    if principal.operator:
-        principal.require_permission(OperatorPermission.MANAGE)
-    else:
-        if change.title is not None or change.rescopes:
-            principal.require(Scope.WRITE)
-        if change.legal_hold is not None:
-            principal.require(Scope.DELETE)
-    trusted = principal.trust_of(change.origin_trust).at_least(OriginTrust.USER)
-    if not (principal.operator or trusted):
-        raise UntrustedOrigin("The turn's origin trust is below USER. Let a person change this.")
-    if change.project_scope is not None:
-        principal.require_project(change.project_scope)
-    ceiling = principal.sensitivity_ceiling
-    if change.sensitivity is not None and not change.sensitivity.at_most(ceiling):
-        raise SensitivityAboveCeiling(
-            f"This key sees up to '{ceiling}', so it would lose sight of the document. Let an"
-            " operator, or a key with a higher ceiling, do this."
-        )
-
-
 def _require_own(document: Document, principal: Principal) -> None:
     own = document.ingested_by_principal_id == principal.principal_id
     if not (own or principal.operator):
         raise Forbidden("Another principal admitted this document.")
-
-
-def _space_after(document: Document, change: DocumentChange) -> dict[str, Any]:
-    """What the document's space will be; one that is a principal's is its ingester's."""
-    former = document.space
-    visibility = change.visibility or Visibility(former.visibility)
-    project = change.project_scope
-    if visibility is Visibility.PROJECT:
-        project = project or former.project_scope
-    if (visibility is Visibility.PROJECT) != (project is not None):
-        raise Malformed("project_scope is given exactly when visibility is 'project'.")
-    mine = visibility is Visibility.PRINCIPAL
-    return {
-        "visibility": visibility,
-        "project_scope": project,
-        "principal_id": document.ingested_by_principal_id if mine else None,
-        "sensitivity": change.sensitivity or Sensitivity(former.sensitivity),
-    }
-
-
-def _described(space: VisibilitySpace) -> dict[str, Any]:
-    return {
-        "space": space.pk,
-        "visibility": space.visibility,
-        "project_scope": space.project_scope,
-        "sensitivity": space.sensitivity,
-    }
 
 
 def _hold(document: Document, recorder: _Recorder, *, held: bool) -> None:

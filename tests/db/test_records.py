@@ -500,6 +500,22 @@ def test_a_file_without_text_is_cited_as_a_whole() -> None:
         save_page(attachments=[attached(scan, quote="Some text.")])
 
 
+@pytest.mark.parametrize(
+    ("filename", "content"),
+    [
+        ("page.md", "<script>alert(1)</script>\nIt is markup.\n"),
+        ("page.html", "<!doctype html>\n<p>It is markup.</p>\n"),
+        ("drawing.svg", "<svg>\n<text>It is markup.</text>\n</svg>\n"),
+        ("feed.xml", '<?xml version="1.0"?>\n<a>It is markup.</a>\n'),
+        ("data.json", '{\n"a": "It is markup."}\n'),
+    ],
+)
+def test_markup_that_is_no_document_is_cited_as_it_stands(filename: str, content: str) -> None:
+    file = upload(ALICE, content, filename=filename)
+    cited = attached(file, start_line=2, quote="It is markup.")
+    assert save_page(attachments=[cited]).value.evidence[0].quote == "It is markup."
+
+
 # --- annotations, corrections, reconciliation ----------------------------------------------------
 
 

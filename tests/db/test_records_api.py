@@ -8,8 +8,10 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from access.tenancy import tenant_session
 from access.trust import OriginTrust, Scope, Sensitivity
 from knowledge.core.types import Visibility
+from knowledge.models import KnowledgeEvent
 from tests.support import admit, bearer, everywhere, principal, save_page, source_of, upload
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("blob_root")]
@@ -338,3 +340,54 @@ def test_what_one_may_not_see_is_what_never_was(client: Client) -> None:
         answers |= {(one.status_code, one.content) for one in each}
     assert len(answers) == 1, answers
     assert {status for status, _ in answers} == {404}
+
+
+def patch(client: Client, record_id: object, headers: Any, **body: Any) -> Any:
+    return client.patch(
+        f"/v1/records/{record_id}",
+        {"origin_trust": "USER", **body},
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+def test_who_may_find_a_record_changes_without_a_revision(client: Client) -> None:
+    record_id = save_page().record.pk
+    first = made(call(client, "get", f"/{record_id}"), 200)
+    assert problem(patch(client, record_id, bearer("bob"), sensitivity="public"))[0] == 403
+    assert patch(client, record_id, bearer(), visibility="project").status_code == 400
+    assert problem(patch(client, record_id, bearer()))[0] == 400
+    assert patch(client, record_id, bearer(), title="x").status_code == 400
+    moved = patch(client, record_id, bearer(), visibility="project", project_scope="apollo")
+    assert made(moved, 200) == first | {"visibility": "project", "project_scope": "apollo"}
+    assert problem(call(client, "get", f"/{record_id}"))[0] == 404
+    made(call(client, "get", f"/{record_id}", current_scope="apollo"), 200)
+    assert problem(patch(client, record_id, bearer(), sensitivity="public"))[0] == 404
+    with tenant_session("acme"):
+        told = KnowledgeEvent.objects.get(name=KnowledgeEvent.RECORD_RESCOPED).data
+    assert (told["former"]["visibility"], told["now"]["visibility"]) == ("tenant", "project")
+
+
+def test_a_legal_hold_stops_a_deletion_and_nothing_else(client: Client) -> None:
+    record_id = save_page().record.pk
+    assert problem(patch(client, record_id, bearer(), legal_hold=True)) == (403, "scope_missing")
+    keeper = bearer("carol", scopes=(Scope.DELETE,))
+    assert made(patch(client, record_id, keeper, legal_hold=True), 200)["legal_hold"] is True
+    assert problem(call(client, "delete", f"/{record_id}")) == (409, "legal_hold")
+    first = made(call(client, "get", f"/{record_id}"), 200)
+    body = {"title": "x", "body": "x", "record_id": str(record_id), **expecting(first)}
+    made(call(client, "post", "/pages", body), 200)
+    lifting = patch(client, record_id, keeper, legal_hold=False)
+    assert problem(lifting) == (400, "reason_missing")
+    made(patch(client, record_id, keeper, legal_hold=False, reason="over"), 200)
+    made(call(client, "delete", f"/{record_id}"), 200)
+    with tenant_session("acme"):
+        names = KnowledgeEvent.objects.filter(name__startswith="knowledge.record.")
+        assert list(names.order_by("id").values_list("name", flat=True)) == [
+            KnowledgeEvent.RECORD_CREATED,
+            KnowledgeEvent.RECORD_HELD,
+            KnowledgeEvent.RECORD_DELETE_REFUSED,
+            KnowledgeEvent.RECORD_SAVED,
+            KnowledgeEvent.RECORD_HOLD_LIFTED,
+            KnowledgeEvent.RECORD_DELETED,
+        ]
