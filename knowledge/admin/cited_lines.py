@@ -57,6 +57,8 @@ def cited_lines(cited: Evidence, text: str) -> list[ShownLine]:
     Nothing for a citation of the whole, and for one that is not there any more.
     """
     lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
     quote = (cited.quote or "").replace("\r\n", "\n")
     first, last = cited.start_line, cited.end_line
     if first is None or last is None:

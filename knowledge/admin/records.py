@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from django.contrib import admin, messages
@@ -188,7 +189,9 @@ class RecordAdmin(OperatorAdmin):
             "shown": row,
             "value": value,
             "parts": _parts(value),
-            "notes": value.annotations,
+            "notes": [
+                {"note": note, "at": datetime.fromisoformat(note.at)} for note in value.annotations
+            ],
             "evidence": _shown(resolved[first : first + EVIDENCE_ON_PAGE]),
             "citations": len(resolved),
             "revisions": revisions[:REVISIONS_ON_PAGE],
