@@ -263,6 +263,11 @@ def records(run: Run, made: dict[str, Any]) -> None:
     run("records_retrieve", record_id=one)
     run("records_revisions", record_id=one)
     run("records_evidence", record_id=one)
+    run(
+        "records_update",
+        {"sensitivity": "confidential", "origin_trust": "USER", "reason": "It names hosts."},
+        record_id=one,
+    )
     run("records_delete", record_id=one)
 
 
