@@ -1111,6 +1111,28 @@ class _Calls:
             if file is not content:
                 file.close()
 
+    @_call("knowledge_attach_file")
+    async def attach_file(
+        self,
+        file_path: str,
+        sha256: str,
+        *,
+        request_id: Id,
+        filename: str,
+        attribution: str,
+        media_type: str = "",
+    ) -> AttachReceipt:
+        """Keeps a file of the installation's workspace, without sending it."""
+        body = {
+            "file_path": file_path,
+            "sha256": sha256,
+            "request_id": request_id,
+            "filename": filename,
+            "attribution": attribution,
+            "media_type": media_type,
+        }
+        return await self._post(AttachReceipt, "/v1/tools/knowledge.attach_file", body)
+
     @_call("artifacts_retrieve")
     async def artifact(self, artifact_id: Id, **options: Unpack[InScope]) -> Artifact:
         """What is known of a file."""

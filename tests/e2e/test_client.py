@@ -340,6 +340,10 @@ def test_problems_are_exceptions_that_say_what_they_are(
     with pytest.raises(Forbidden) as untrusted:
         alice.ingest(artifact["artifact_id"], "Keys", "tenant")
     assert untrusted.value.code == "untrusted_origin"
+    told = {"request_id": uuid4(), "filename": "x", "attribution": ""}
+    with pytest.raises(NotFound) as nowhere:
+        alice.attach_file("notes/x.md", "0" * 64, **told)
+    assert nowhere.value.code == "no_workspace"
     # Another tenant's, to whom there is nothing.
     with pytest.raises(NotFound):
         connect("mallory", "other").artifact(artifact["artifact_id"])
