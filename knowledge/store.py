@@ -262,9 +262,9 @@ class KnowledgeStore:
         operator.require_permission(OperatorPermission.MANAGE)
         return self._filler.fill(operator.tenant_id, on_progress=on_progress)
 
-    def embed_all(self) -> Mapping[str, Sequence[EmbedReport]]:
-        """The same for every tenant that lacks some: what the workers do in time."""
-        return self.filler.fill_all() if self.filler else {}
+    def embed_all(self, *, seconds: float) -> Mapping[str, Sequence[EmbedReport]]:
+        """The same for every tenant that lacks some, for about so long: what the workers do."""
+        return self.filler.fill_all(seconds=seconds) if self.filler else {}
 
     def switch_model(self, operator: Principal) -> str:
         """Makes the next model the one that searches read; raises `NoEmbedder`, `VectorsMissing`."""

@@ -59,7 +59,8 @@ def retain() -> None:
 @shared_task(name="knowledge.embed_missing", autoretry_for=(OperationalError,), max_retries=3)
 def embed_missing() -> None:
     """Passages that were retitled, or admitted while there was no embedder, or by another model."""
-    store().embed_all()
+    # Less than until beat asks again, so that two workers do not do the same.
+    store().embed_all(seconds=240)
 
 
 @shared_task(name="knowledge.run_ingest_job")

@@ -157,8 +157,8 @@ class VectorFiller(Protocol):
         """A report for each model that is being filled."""
         ...
 
-    def fill_all(self) -> Mapping[str, Sequence[EmbedReport]]:
-        """The same for every tenant that lacks something."""
+    def fill_all(self, *, seconds: float) -> Mapping[str, Sequence[EmbedReport]]:
+        """The same for every tenant that lacks something, for about so long."""
         ...
 
     def missing(self, tenant_id: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +26,8 @@ SMALL_VIEW: Final = 10_000
 # What the graph keeps in view while it is walked. A walk that filters goes on until it has enough.
 EF_SEARCH: Final = 200
 MOST_VISITED: Final = 60_000
+# An embedder that failed is left alone for so many seconds, in which no search waits for it.
+LEFT_ALONE: Final = 10.0
 
 _DISTANCE = "(v.vector::halfvec({dimensions}) <=> %(asked)s::halfvec({dimensions}))"
 # The model's number and length are written out: the index is of these, and of no parameter.
@@ -86,11 +90,14 @@ class SemanticArm:
         small_view: int = SMALL_VIEW,
         ef_search: int = EF_SEARCH,
         most_visited: int = MOST_VISITED,
+        left_alone: float = LEFT_ALONE,
     ) -> None:
         self._embedders = embedders
         self._small_view = small_view
         self._ef_search = ef_search
         self._most_visited = most_visited
+        self._left_alone = left_alone
+        self._away_until = -math.inf
 
     def prepare(self, query: KnowledgeQuery) -> Asked:
         """Embeds the question; raises `ArmFailed` when it cannot be."""
@@ -100,9 +107,12 @@ class SemanticArm:
         embedder = self._embedders.of(space.model)
         if embedder is None:
             raise ArmFailed(f"no embedder is set up for {space.model}")
+        if time.monotonic() < self._away_until:
+            raise ArmFailed("the embedder failed a moment ago")
         try:
             vector = embed_question(embedder, query.text)
         except EmbedderFailed as failed:
+            self._away_until = time.monotonic() + self._left_alone
             raise ArmFailed(failed.reason) from failed
         question = _Question(
             space=space, vector=literal(vector), floor=self._embedders.floor(space.model)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -66,11 +68,28 @@ class Filler:
         Commits batch by batch, so that what was done before an interruption stays done. A report
         for each model; one with a `failure` stopped where the embedder did.
         """
-        return [self._fill(tenant_id, embedder, on_progress) for embedder in self._to_be_filled()]
+        return self._filled(tenant_id, on_progress, until=math.inf)
 
-    def fill_all(self) -> dict[str, list[EmbedReport]]:
-        """The same for every tenant that lacks something."""
-        return {tenant: self.fill(tenant) for tenant in self.lacking()}
+    def fill_all(self, *, seconds: float) -> dict[str, list[EmbedReport]]:
+        """The same for every tenant that lacks something, for about so long and no longer.
+
+        An embedder that fails for one tenant is not asked for the others.
+        """
+        until = time.monotonic() + seconds
+        told: dict[str, list[EmbedReport]] = {}
+        for tenant in self.lacking():
+            told[tenant] = self._filled(tenant, lambda _report: None, until=until)
+            if time.monotonic() > until or any(report.failure for report in told[tenant]):
+                break
+        return told
+
+    def _filled(
+        self, tenant_id: str, on_progress: Callable[[EmbedReport], None], *, until: float
+    ) -> list[EmbedReport]:
+        return [
+            self._fill(tenant_id, embedder, on_progress, until=until)
+            for embedder in self._to_be_filled()
+        ]
 
     def lacking(self) -> list[str]:
         """The tenants that lack a vector of any model that is to be filled."""
@@ -141,7 +160,12 @@ class Filler:
                 yield one.embedder
 
     def _fill(
-        self, tenant_id: str, embedder: Embedder, on_progress: Callable[[EmbedReport], None]
+        self,
+        tenant_id: str,
+        embedder: Embedder,
+        on_progress: Callable[[EmbedReport], None],
+        *,
+        until: float,
     ) -> EmbedReport:
         _number(embedder)
         embedding = Embedding(embedder=embedder, vectors=self.vectors)
@@ -150,7 +174,7 @@ class Filler:
         after = 0
         on_progress(report)
         try:
-            while batch := _next(tenant_id, embedder, after):
+            while time.monotonic() < until and (batch := _next(tenant_id, embedder, after)):
                 after = batch[-1][0]
                 written = 0
                 for title, rows in groupby(batch, key=lambda row: row[1]):

@@ -23,7 +23,7 @@ def test_it_has_no_table_no_arm_and_no_filler() -> None:
     assert not [name for name in connection.introspection.table_names() if "semantic" in name]
     assert [arm.name for arm in store().searcher.arms] == [LEXICAL]
     assert store().filler is None
-    assert store().embed_all() == {}
+    assert store().embed_all(seconds=1) == {}
 
 
 @pytest.mark.parametrize("arguments", [(), ("--switch",), ("--drop-retired",)])

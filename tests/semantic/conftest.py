@@ -62,7 +62,9 @@ def semantic(db: Any, blob_root: Any) -> Iterator[Semantic]:
                     embedder=embedders[0], vectors=vectors, embedders=known
                 ),
             ),
-            "searcher": replace(before["searcher"], arms=(words, SemanticArm(known, **arm))),
+            "searcher": replace(
+                before["searcher"], arms=(words, SemanticArm(known, **{"left_alone": 0, **arm}))
+            ),
             "filler": Filler(embedders=known, vectors=vectors),
         }
         for name, value in now.items():

@@ -198,3 +198,16 @@ def test_there_is_nothing_to_switch_to(semantic: Semantic) -> None:
     cars(1)
     with pytest.raises(NoEmbedder, match="NEXT_EMBEDDER"):
         store().switch_model(OLGA)
+
+
+def test_the_workers_stop_in_time_and_ask_no_embedder_that_failed(
+    semantic: Semantic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cars(1)
+    cars(1, "globex")
+    forget(semantic)
+    assert store().embed_all(seconds=-1)["acme"][0].missing == 1
+    semantic.embedder.down = True
+    told = store().embed_all(seconds=60)
+    assert list(told) == ["acme"]
+    assert told["acme"][0].failure == "the endpoint answered 503"

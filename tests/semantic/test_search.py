@@ -141,3 +141,13 @@ def test_words_alone_when_the_embedder_is_away(
 def test_a_switch_is_one_tenants(semantic: Semantic) -> None:
     with tenant_session("globex"):
         assert not ArmSwitch.objects.exists()
+
+
+def test_an_embedder_that_failed_is_left_alone_for_a_moment(semantic: Semantic) -> None:
+    semantic.use(semantic.embedder, left_alone=60)
+    admit(CAR)
+    semantic.embedder.down = True
+    assert ask("car").notes
+    semantic.embedder.down = False
+    assert ask("car").notes, "no search waits for it yet"
+    assert semantic.embedder.asked == []
