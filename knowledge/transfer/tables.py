@@ -418,6 +418,7 @@ WITH_DOCUMENTS: Final = ("spaces", "artifacts", "descriptors", *OF_DOCUMENTS)
 
 STAYS: Final[Mapping[str, str]] = {
     "access.ApiKey": "a secret's hash has no business in a file: issue keys where they are used",
+    "access.IdempotentAnswer": "what calls of one installation were answered, for a day",
     "access.Operator": "accounts belong to an installation",
     "artifacts.SweepRun": "what one installation swept",
     "artifacts.Upload": "the journal of a sender's calls; what arrived whole is an artifact",
