@@ -246,8 +246,7 @@ class ProposalOptions(TypedDict, total=False):
     origin_trust: Trust | None
 
 
-class DocumentChanges(TypedDict, total=False):
-    title: str
+class RecordChanges(TypedDict, total=False):
     visibility: Visibility
     project_scope: str
     sensitivity: Sensitivity
@@ -255,6 +254,10 @@ class DocumentChanges(TypedDict, total=False):
     origin_trust: Trust | None
     current_scope: str | None
     reason: str
+
+
+class DocumentChanges(RecordChanges, total=False):
+    title: str
 
 
 class RecallItem(TypedDict):
@@ -1502,20 +1505,27 @@ class _Calls:
         schema: str,
         representation: Literal["compact", "expanded"],
         dry_run: bool,
-        evidence: Sequence[Evidence] = (),
+        evidence: Sequence[Evidence] | None = None,
         **options: Unpack[RecordWriting],
     ) -> Reconciled:
-        """Makes the evidence of a record what it is told to be."""
+        """Writes the evidence in another representation; given some, also puts it in the place of
+        all that a page has."""
         body = {
             "expected_revision": expected_revision,
             "expected_hash": expected_hash,
             "schema": schema,
             "representation": representation,
             "dry_run": dry_run,
-            "evidence": list(evidence),
+            **({} if evidence is None else {"evidence": list(evidence)}),
             **options,
         }
         return await self._write(Reconciled, f"/v1/records/{_part(record_id)}/reconcile", body)
+
+    @_call("records_update")
+    async def update_record(self, record_id: Id, **changes: Unpack[RecordChanges]) -> Record:
+        """Rescopes, holds; no revision comes of it."""
+        path = f"/v1/records/{_part(record_id)}"
+        return await self._body("PATCH", Record, path, changes, keyed=True)
 
     @_call("records_delete")
     async def delete_record(
