@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from django.template.defaultfilters import filesizeformat
 from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 from access.admin_base import OperatorAdmin
@@ -104,17 +104,17 @@ class ArtifactAdmin(OperatorAdmin):
         descriptor = self._descriptor(artifact)
         if descriptor is None:
             return self.get_empty_value_display()
-        return format_html('<code class="said"><bdi>{}</bdi></code>', descriptor.canonical)
+        return format_html("<code><bdi>{}</bdi></code>", descriptor.canonical)
 
     @admin.display(description="named by")
     def named_by(self, artifact: Artifact) -> SafeString | str:
         named = names_of(artifact)
         shown = format_html_join(
-            "",
-            '<li>{}: <a href="{}"><bdi>{}</bdi></a></li>',
+            mark_safe("<br>"),
+            '{}: <a href="{}"><bdi>{}</bdi></a>',
             ((one.what, one.address, one.text) for one in named),
         )
-        return format_html("<ul>{}</ul>", shown) if named else self.get_empty_value_display()
+        return shown or self.get_empty_value_display()
 
     def _descriptor(self, artifact: Artifact) -> SourceDescriptor | None:
         return SourceDescriptor.objects.filter(artifact=artifact).first()
