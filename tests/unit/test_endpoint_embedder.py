@@ -154,11 +154,12 @@ def test_what_does_not_pass_is_not_tried_again(server: Server, status: int) -> N
 
 
 def test_a_question_is_asked_once_and_not_waited_for_long(server: Server) -> None:
-    server.pause = 1.5
+    server.pause = 30
+    made = embedder(server, question_timeout=0.2)
     started = time.monotonic()
     with pytest.raises(EmbedderError, match="not reached"):
-        embedder(server, question_timeout=0.2).embed_question("pump?")
-    assert time.monotonic() - started < 1.4
+        made.embed_question("pump?")
+    assert time.monotonic() - started < 20
     server.pause = 0
     server.answers = [(503, {}, {})]
     with pytest.raises(EmbedderError):
