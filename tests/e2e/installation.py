@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
@@ -17,6 +16,7 @@ import psutil
 from django.conf import settings
 
 from config.places import Places
+from verbatim_client import Client, SearchResult
 
 PATIENCE_SECONDS = 180.0
 
@@ -75,52 +75,13 @@ class Installation:
         kept: dict[str, Any] = json.loads((self.var / "demo.json").read_text())
         return kept
 
-    def search(self, text: str) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        headers = {
-            "Authorization": f"Bearer {self.demo()['api_key']}",
-            "Content-Type": "application/json",
-        }
-        try:
-            connection.request(
-                "POST", "/v1/tools/knowledge.search", json.dumps({"text": text}), headers
-            )
-            answer = connection.getresponse()
-            assert answer.status == 200
-            found: dict[str, Any] = json.loads(answer.read())
-            return found
-        finally:
-            connection.close()
+    def client(self) -> Client:
+        """As the demo's principal."""
+        return Client(f"http://127.0.0.1:{self.port}", self.demo()["api_key"])
 
-    def request(self, method: str, path: str, body: bytes = b"", kind: str = "") -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        headers = {"Authorization": f"Bearer {self.demo()['api_key']}"}
-        try:
-            connection.request(
-                method, path, body, headers | ({"Content-Type": kind} if kind else {})
-            )
-            answer = connection.getresponse()
-            told: dict[str, Any] = json.loads(answer.read())
-            assert answer.status < 300, told
-            return told
-        finally:
-            connection.close()
-
-    def attach(self, text: str, conversation: str) -> str:
-        """Sends a file as its owner; returns the attachment's id."""
-        fields = {"conversation_id": conversation, "actor": "principal"}
-        parts = [
-            f'Content-Disposition: form-data; name="{k}"\r\n\r\n{v}' for k, v in fields.items()
-        ]
-        parts.append(
-            'Content-Disposition: form-data; name="file"; filename="note.md"\r\n'
-            f"Content-Type: text/markdown\r\n\r\n{text}"
-        )
-        body = "".join(f"--part\r\n{part}\r\n" for part in parts) + "--part--\r\n"
-        sent = self.request(
-            "POST", "/v1/attachments", body.encode(), "multipart/form-data; boundary=part"
-        )
-        return str(sent["attachment_id"])
+    def search(self, text: str) -> SearchResult:
+        with self.client() as client:
+            return client.search(text)
 
     def wait(self, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any
 
 import pytest
 
 from tests.e2e.installation import PATIENCE_SECONDS, Installation
+from verbatim_client import Attachment
 
 
 @pytest.mark.long
@@ -94,7 +94,13 @@ def test_what_was_attached_before_a_kill_of_everything_is_ingested_after_it(
     """On the real broker, worker and database: nothing lost, nothing twice, within a minute."""
     process = installation.up_and_serving()
     texts = [f"# Note {n}\n\nThe quokka number {n} runs.\n" for n in range(6)]
-    sent = [installation.attach(text, f"c-{n}") for n, text in enumerate([*texts, texts[0]])]
+    with installation.client() as client:
+        sent = [
+            client.attach_to_conversation(
+                text.encode(), "note.md", conversation_id=f"c-{n}", actor="principal"
+            )["attachment_id"]
+            for n, text in enumerate([*texts, texts[0]])
+        ]
     everything = [process.pid, *(child.pid for child in installation.children())]
     for pid in [*everything, *installation.servers()]:
         os.kill(pid, signal.SIGKILL)
@@ -102,17 +108,18 @@ def test_what_was_attached_before_a_kill_of_everything_is_ingested_after_it(
     installation.up_and_serving()
     started = time.monotonic()
 
-    def states() -> list[dict[str, Any]]:
-        return [installation.request("GET", f"/v1/attachments/{one}") for one in sent]
+    with installation.client() as client:
 
-    installation.wait(lambda: all(one["state"] == "ingested" for one in states()))
-    assert time.monotonic() - started < 60
-    documents = {one["document_id"] for one in states()}
-    assert len(documents) == 6
-    for document in documents:
-        shown = installation.request("GET", f"/v1/documents/{document}")
-        assert [version["version"] for version in shown["versions"]] == [1]
-    gone = installation.request("DELETE", "/v1/conversations/c-1")
-    assert [one["outcome"] for one in gone["documents"]] == ["deleted"]
-    kept = installation.request("DELETE", "/v1/conversations/c-0")
-    assert [one["outcome"] for one in kept["documents"]] == ["kept"]
+        def states() -> list[Attachment]:
+            return [client.attachment(one) for one in sent]
+
+        installation.wait(lambda: all(one["state"] == "ingested" for one in states()))
+        assert time.monotonic() - started < 60
+        documents = {one["document_id"] for one in states() if one["document_id"]}
+        assert len(documents) == 6
+        for document in documents:
+            assert [version["version"] for version in client.versions(document)] == [1]
+        gone = client.delete_conversation("c-1")
+        assert [one["outcome"] for one in gone["documents"]] == ["deleted"]
+        kept = client.delete_conversation("c-0")
+        assert [one["outcome"] for one in kept["documents"]] == ["kept"]
