@@ -25,8 +25,8 @@ run: $(STAMP)
 	@$(PY) manage.py up
 
 test: $(STAMP)
-	@$(PY) -m pytest -n 2 -m "not long and not faults"
 	@$(SEMANTIC) $(PY) -m pytest -n 2 -m "not long and not faults" tests/semantic
+	@$(PY) -m pytest -n 2 -m "not long and not faults"
 
 test-long: $(STAMP)
 	@$(PY) -m pytest -n 2 -m "long"

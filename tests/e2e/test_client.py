@@ -623,9 +623,9 @@ def test_the_demo_of_the_page_runs(server: Serving) -> None:
 def run_example(server: Serving, *question: str) -> list[str]:
     """What the agent of the example prints, as the page says to run it."""
     page = (settings.BASE_DIR / "docs" / "agent-loop.md").read_text()
-    assert "PYTHONPATH=. .venv/bin/python examples/agent_loop.py" in page
+    assert "PYTHONPATH=. .venv/bin/python docs/agent_loop.py" in page
     ran = subprocess.run(
-        [sys.executable, "examples/agent_loop.py", *question],
+        [sys.executable, "docs/agent_loop.py", *question],
         cwd=settings.BASE_DIR,
         env={
             "PATH": os.environ["PATH"],

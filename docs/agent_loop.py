@@ -1,7 +1,7 @@
 """An agent that answers from documents and proves what it quotes.
 
     VERBATIM_URL=http://localhost:8000 VERBATIM_KEY=vk_... \
-        python examples/agent_loop.py "How do we roll back a deployment?"
+        python docs/agent_loop.py "How do we roll back a deployment?"
 
 The loop is what any agent does: the model asks for tools, the host runs them, until there is an
 answer. The model here is a script, so that the example runs without a network; `Model` is the one
