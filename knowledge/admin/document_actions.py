@@ -220,7 +220,7 @@ class DocumentActions(OperatorAdmin):
     def export_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
         document = self.found(request, object_id)
         note_visit(request, document.tenant_id, document.pk)
-        return exported(document, operator_principal(request, document.tenant_id))
+        return exported(request, document, operator_principal(request, document.tenant_id))
 
     def _delete(self, request: HttpRequest, document: Document, reason: str) -> Deletion | None:
         operator = operator_principal(request, document.tenant_id)

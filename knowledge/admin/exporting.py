@@ -8,23 +8,27 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from typing import Any, Final
+from wsgiref.util import FileWrapper
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import F
-from django.http import FileResponse
-from django.http.response import HttpResponseBase
+from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.text import get_valid_filename
 
 from access.principal import Principal
+from access.streaming import streamed
 from artifacts import store as artifacts
 from artifacts.errors import BlobMissing
 from knowledge.models import Chunk, Document, DocumentVersion, KnowledgeEvent
 
 _IN_MEMORY: Final = 4 * 1024**2
+_BLOCK: Final = 64 * 1024
 _NAME_LIMIT: Final = 80
 
 
-def exported(document: Document, operator: Principal) -> HttpResponseBase:
+def exported(
+    request: HttpRequest, document: Document, operator: Principal
+) -> StreamingHttpResponse:
     """A zip of `document.json`, `passages.jsonl` and `originals/`, as an attachment.
 
     Passages are those of every version and chunk set, quarantined ones included, for an operator
@@ -53,10 +57,15 @@ def exported(document: Document, operator: Principal) -> HttpResponseBase:
         surface=operator.surface,
         data={"versions": len(versions)},
     )
+    size = packed.tell()
     packed.seek(0)
-    response = FileResponse(packed, as_attachment=True, filename=f"{document.pk}.zip")
-    response["Content-Type"] = "application/zip"
-    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response = streamed(
+        request,
+        FileWrapper(packed, _BLOCK),
+        filename=f"{document.pk}.zip",
+        content_type="application/zip",
+    )
+    response["Content-Length"] = str(size)
     return response
 
 

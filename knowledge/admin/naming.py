@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from artifacts.models import Artifact
 from artifacts.naming import Name, register_naming
-from knowledge.models import Attachment, DocumentVersion, RetentionProposal
+from knowledge.models import Attachment, DocumentVersion, RecordSource, RetentionProposal
 
 
 @register_naming
@@ -19,6 +19,12 @@ def _rows(artifact: Artifact) -> Iterator[Name]:
             what=f"document, version {version.version}",
             text=version.document.title,
             address=reverse("admin:knowledge_document_change", args=[version.document_id]),
+        )
+    for source in RecordSource.objects.filter(artifact_id=artifact.pk).select_related("record"):
+        yield Name(
+            what=f"{source.record.kind}" if source.current else f"{source.record.kind}, earlier",
+            text=source.record.label,
+            address=reverse("admin:knowledge_record_change", args=[source.record_id]),
         )
     for attachment in Attachment.objects.filter(artifact=artifact).select_related("conversation"):
         yield Name(

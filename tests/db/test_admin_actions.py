@@ -9,7 +9,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from django.http import FileResponse
+from django.http import StreamingHttpResponse
 from django.test import Client
 
 from access.tenancy import operations_session, tenant_session
@@ -161,7 +161,7 @@ def test_an_export_has_the_originals_and_the_passages(olga: Client) -> None:
     path = f"{LIST}{found.document_id}/export/"
     assert olga.get(path).status_code == 405
     response = olga.post(path)
-    assert isinstance(response, FileResponse)
+    assert isinstance(response, StreamingHttpResponse)
     assert response["Content-Disposition"] == f'attachment; filename="{found.document_id}.zip"'
     assert response["X-Content-Type-Options"] == "nosniff"
     assert "sandbox" in response["Content-Security-Policy"]

@@ -21,9 +21,10 @@ from access.trust import OperatorPermission
 from artifacts.errors import UploadQuotaExceeded
 from artifacts.models import Artifact, Upload, UploadPiece, UploadQuota
 from artifacts.quota import quota_of
+from knowledge.core.records import AttachedFile
 from knowledge.models import KnowledgeEvent
 from tests.factories import make_attachment, make_document, make_operator, make_proposal
-from tests.support import principal, upload
+from tests.support import admit, principal, save_page, upload
 from tests.uploading import piece, pieces, send
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("blob_root")]
@@ -119,7 +120,6 @@ def artifact_page(client: Client, artifact_id: Any) -> str:
 
 
 def test_a_source_shows_its_descriptor_and_its_document() -> None:
-    from tests.support import admit  # noqa: PLC0415 - for this test alone
 
     result = admit("# Pumps\n\nThe zebra pump.\n", title="On pumps")
     with tenant_session("acme"):
@@ -137,6 +137,12 @@ def test_other_artifacts_show_what_names_them() -> None:
     assert "c-9" in artifact_page(client, attachment.artifact_id)
     proposal = make_proposal("acme", title="A proposed one")
     assert "A proposed one" in artifact_page(client, proposal.snapshot_id)
+    kept = upload(principal(), b"# Kept\n\nFor a page.\n")
+    save_page(
+        title="A page that cites",
+        attachments=[AttachedFile(artifact_id=kept.pk, sha256=kept.sha256)],
+    )
+    assert "A page that cites" in artifact_page(client, kept.pk)
     whole = uuid4()
     receipt = send(principal(), whole, piece(0, b"abc", final=True))
     assert str(whole) in artifact_page(client, receipt.artifact_id)
