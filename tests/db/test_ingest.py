@@ -386,7 +386,7 @@ class Broken(Exception):
 STEPS = {
     "admit": "knowledge.ingest.pipeline.admit",
     "extract": "knowledge.adapters.extractors.markdown.MarkdownExtractor.extract",
-    "normalise": "knowledge.ingest.pipeline.normalise",
+    "normalise": "knowledge.ingest.pipeline.normalised",
     "chunk": "knowledge.core.chunking.StructureChunker.chunk",
     "scan": "knowledge.core.scanning.SecretGate.check",
     "flag": "knowledge.ingest.pipeline.flag_instructions",

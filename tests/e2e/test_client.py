@@ -257,16 +257,18 @@ def test_records_and_what_they_stand_on(alice: Any) -> None:
     assert alice.record(claim["record_id"], revision=1)["hash"] == claim["hash"]
     evidence = alice.record_evidence(page["record_id"])["evidence"]
     assert [one["quote"] for one in evidence] == [WORDS]
-    settled = alice.reconcile_record(
-        page["record_id"],
-        expected_revision=page["revision"],
-        expected_hash=page["hash"],
-        schema=page["schema"],
-        representation="compact",
-        dry_run=True,
-        origin_trust="USER",
-        reason="tidy",
-    )
+    settling = {
+        "expected_revision": page["revision"],
+        "expected_hash": page["hash"],
+        "schema": page["schema"],
+        "representation": "compact",
+        "dry_run": True,
+        "origin_trust": "USER",
+        "reason": "tidy",
+    }
+    # Evidence that is not named stays; none at all is another thing.
+    assert alice.reconcile_record(page["record_id"], **settling)["removed"] == 0
+    settled = alice.reconcile_record(page["record_id"], **settling, evidence=[])
     assert settled["removed"] == 1
     removed = alice.delete_record(related["record_id"], reason="wrong")
     assert removed["record_id"] == related["record_id"]

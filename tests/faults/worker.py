@@ -24,13 +24,13 @@ SHORT = timedelta(seconds=2)
 # Where a worker may die: what is called there, and whether before or after it did its work.
 POINTS = {
     "claimed": ("knowledge.models.job:IngestJobQuerySet.claim", "after"),
-    "reading": ("knowledge.ingest.pipeline:normalise", "before"),
+    "reading": ("knowledge.ingest.pipeline:normalised", "before"),
     "scanning": ("knowledge.core.scanning:SecretGate.check", "after"),
     "planned": ("knowledge.ingest.pipeline:Ingestor.plan", "after"),
     "bytes stored": ("artifacts.store:store_blob", "after"),
     "begun": ("knowledge.ingest.commit:_begin", "after"),
     "batch written": ("knowledge.ingest.batches:_write", "after"),
-    "between batches": ("knowledge.ingest.batches:_vectors", "before"),
+    "between batches": ("knowledge.ingest.batches:_embedded", "before"),
     "finalizing": ("knowledge.ingest.batches:_NewVersion.finalize", "after"),
     "published": ("knowledge.ingest.commit:carry_out", "after"),
     "recorded": ("knowledge.ingest.jobs:_record_result", "after"),
