@@ -17,9 +17,11 @@ warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume sy
 _django = get_asgi_application()
 
 # Now that the apps are there.
+from config.request_ids import with_request_id  # noqa: E402
 from knowledge.mcp.application import PATH, McpApplication  # noqa: E402
 
 _mcp = McpApplication()
+_mcp_named = with_request_id(_mcp)
 
 
 async def application(
@@ -34,6 +36,6 @@ async def application(
             await receive()  # that it ends
         await send({"type": "lifespan.shutdown.complete"})
     elif scope["type"] == "http" and scope["path"] == PATH:
-        await _mcp(scope, receive, send)
+        await _mcp_named(scope, receive, send)
     else:
         await _django(scope, receive, send)

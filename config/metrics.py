@@ -1,16 +1,19 @@
-"""What Prometheus scrapes: read from the database, so it is the same from every process.
+"""What Prometheus scrapes: read from the database and from Valkey, so it is the same from every process.
 
-Counts and ages only; the labels are tenants, and words out of our own vocabularies.
+Counts and ages only; the labels are tenants, routes, and words out of our own vocabularies.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from itertools import accumulate
+from typing import Final
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry
@@ -23,11 +26,37 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from access.durations import REQUESTS, durations, observe
 from knowledge.lifecycle.figures import Figures, Totals, totals
 from knowledge.models.figures import LATENCY_MS
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 _FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR")
+# Asked by machines, all the time; a process has to answer that it is alive whatever is away.
+_NOT_TIMED: Final = frozenset({"/livez", "/readyz", "/metrics"})
+# Anyone may send any word for a method.
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class DurationsMiddleware:
+    """Counts how long answers took, by the route that gave them: never by an address."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if request.path in _NOT_TIMED:
+            return self._get_response(request)
+        began = time.monotonic()
+        response = self._get_response(request)
+        observe(
+            REQUESTS,
+            request.method if request.method and request.method in _METHODS else "other",
+            f"/{request.resolver_match.route}" if request.resolver_match else "unknown",
+            f"{response.status_code // 100}xx",
+            seconds=time.monotonic() - began,
+        )
+        return response
 
 
 @require_safe
@@ -63,7 +92,9 @@ class _Collector(Collector):
         yield from _of_corpus(read)
         yield from _of_searches(read)
         yield from _of_answers(read)
+        yield from _of_golden_sets(read)
         yield from _of_work(read)
+        yield from _of_durations()
 
 
 def _counter(read: Totals, name: str, says: str, of: str) -> CounterMetricFamily:
@@ -142,6 +173,34 @@ def _of_answers(read: Totals) -> Iterable[Metric]:
         for verdict, times in figures.citations.items():
             verdicts.add_metric((tenant, verdict), times)
     yield verdicts
+
+
+def _of_golden_sets(read: Totals) -> Iterable[Metric]:
+    recall = GaugeMetricFamily(
+        "verbatim_golden_recall",
+        "Passage recall at 3 of the tenant's golden set that fared worst, each by its last run.",
+        labels=("tenant",),
+    )
+    noise = GaugeMetricFamily(
+        "verbatim_golden_noise",
+        "Noise at 3 of the tenant's golden set that fared worst, each by its last run.",
+        labels=("tenant",),
+    )
+    for tenant, worst in read.golden.items():
+        recall.add_metric((tenant,), worst.recall)
+        noise.add_metric((tenant,), worst.noise)
+    yield recall
+    yield noise
+
+
+def _of_durations() -> Iterable[Metric]:
+    for histogram, by_labels in durations().items():
+        family = HistogramMetricFamily(histogram.name, histogram.says, labels=histogram.labels)
+        bounds = [*(f"{bound:g}" for bound in histogram.bounds), "+Inf"]
+        for labels, counted in by_labels.items():
+            reached = accumulate(counted.buckets)
+            family.add_metric(labels, list(zip(bounds, reached, strict=True)), counted.seconds)
+        yield family
 
 
 def _of_work(read: Totals) -> Iterable[Metric]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponseBase
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Callable[[], Awaitable[Any]], Send], Awaitable[None]]
 
 HEADER: Final = "X-Request-ID"
 # What a proxy or a caller names is taken over when it can do no harm in a log.
@@ -28,12 +33,36 @@ class RequestIdMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        given = request.headers.get(HEADER, "")
-        request_id = given if _TAKEN.fullmatch(given) else uuid.uuid4().hex
-        token = _current.set(request_id)
-        try:
+        with _named(request.headers.get(HEADER, "")) as request_id:
             response = self._get_response(request)
-        finally:
-            _current.reset(token)
         response.headers[HEADER] = request_id
         return response
+
+
+def with_request_id(application: Application) -> Application:
+    """The same for an ASGI application that is not Django's."""
+    header = HEADER.lower().encode()
+
+    async def named(scope: Message, receive: Callable[[], Awaitable[Any]], send: Send) -> None:
+        given = next((value for name, value in scope["headers"] if name == header), b"")
+        with _named(given.decode("latin-1")) as request_id:
+
+            async def send_named(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    message["headers"] = [*message["headers"], (header, request_id.encode())]
+                await send(message)
+
+            await application(scope, receive, send_named)
+
+    return named
+
+
+@contextmanager
+def _named(given: str) -> Iterator[str]:
+    """The id of what is answered in the block: the one that is given, when it is as one may be."""
+    request_id = given if _TAKEN.fullmatch(given) else uuid.uuid4().hex
+    token = _current.set(request_id)
+    try:
+        yield request_id
+    finally:
+        _current.reset(token)

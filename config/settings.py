@@ -172,6 +172,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "config.policy.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # Static files are not timed.
+    "config.metrics.DurationsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -13,6 +13,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
+from access.durations import WAITS, observe
 from access.errors import (
     Internal,
     NotAuthenticated,
@@ -141,6 +142,7 @@ def run(ingestor: Ingestor, job_id: UUID) -> list[UUID]:
         job = IngestJob.objects.claim(job_id, LEASE)
     if job is None:
         return []
+    _count_wait(job)
     try:
         principal = _principal_of(job)
         with kept_alive(_renewal(job)):
@@ -162,6 +164,13 @@ def run(ingestor: Ingestor, job_id: UUID) -> list[UUID]:
     with operations_session():
         later = IngestJob.objects.due().filter(document_id=job.document_id, number__gt=job.number)
         return list(later.order_by("number").values_list("job_id", flat=True)[:1])
+
+
+def _count_wait(job: IngestJob) -> None:
+    """Those of an attempt after a worker died hold what that worker did with the job as well."""
+    if job.started_at is not None:
+        waited = (job.started_at - job.next_attempt_at).total_seconds()
+        observe(WAITS, "first" if job.attempts == 1 else "again", seconds=waited)
 
 
 def reconcile() -> list[UUID]:

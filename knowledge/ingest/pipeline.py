@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
 
+from access.durations import INGESTS, timed
 from access.errors import ScopeMissing
 from access.principal import Principal
 from knowledge.adapters.embedding import Embedding
@@ -68,13 +69,19 @@ class Ingestor:
         A document that is not whole yet when this returns (`report.complete` is false) is an
         outcome: nobody can see it, and the same request with `resume` goes on with it.
         """
-        try:
-            admitted = admit(request, principal, max_bytes=self.max_bytes)
-            plan = self.plan(admitted)
-        except (Refused, ScopeMissing) as refused:
-            count_refusal(principal.tenant_id, refused.code)
-            raise
-        return commit(admitted, plan, titles=self.titles, attempt=attempt, embedding=self.embedding)
+        with timed(INGESTS) as told:
+            try:
+                admitted = admit(request, principal, max_bytes=self.max_bytes)
+                plan = self.plan(admitted)
+            except (Refused, ScopeMissing) as refused:
+                told.outcome = "refused"
+                count_refusal(principal.tenant_id, refused.code)
+                raise
+            result = commit(
+                admitted, plan, titles=self.titles, attempt=attempt, embedding=self.embedding
+            )
+            told.outcome = _outcome(result)
+            return result
 
     @property
     def titles(self) -> Titles:
@@ -238,6 +245,12 @@ class Ingestor:
             )
             for draft, judgement, matches in zip(drafts, judgements, flags, strict=True)
         ]
+
+
+def _outcome(result: IngestResult) -> str:
+    if result.already_ingested:
+        return "unchanged"
+    return "ingested" if result.report.complete else "incomplete"
 
 
 def _media_type(admitted: Admitted) -> MediaType:

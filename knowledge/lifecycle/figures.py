@@ -171,6 +171,15 @@ _SWEPT: Final = """
     SELECT extract(epoch FROM clock_timestamp() - finished_at), swept, failed, orphans
     FROM artifacts_sweeprun WHERE finished_at IS NOT NULL ORDER BY started_at DESC LIMIT 1
 """
+# The last run of each golden set that came to figures.
+_GOLDEN: Final = """
+    SELECT tenant_id, min(recall_at_3), max(noise_at_3) FROM (
+        SELECT DISTINCT ON (golden_set_id) tenant_id, recall_at_3, noise_at_3
+        FROM knowledge_goldenrun
+        WHERE recall_at_3 IS NOT NULL AND noise_at_3 IS NOT NULL
+        ORDER BY golden_set_id, id DESC
+    ) AS last GROUP BY 1 ORDER BY 1
+"""
 _NOW: Final = """
     SELECT (SELECT count(*) FROM knowledge_recalltrace WHERE thinned_at IS NULL),
         (SELECT count(*) FROM knowledge_recalltrace WHERE thinned_at IS NOT NULL),
@@ -356,6 +365,14 @@ class Sweep:
     orphans: int
 
 
+@dataclass(frozen=True, slots=True)
+class GoldenFigures:
+    """The lowest passage recall and the highest noise at 3 of a tenant's golden sets."""
+
+    recall: float
+    noise: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """All that was ever counted, by tenant, and what waits and is kept at this moment.
@@ -370,6 +387,7 @@ class Totals:
     traces: Mapping[str, int]
     age_seconds: float
     sweep: Sweep | None
+    golden: Mapping[str, GoldenFigures]
 
 
 def totals() -> Totals:
@@ -388,6 +406,8 @@ def totals() -> Totals:
         whole, thinned, age, oldest = cursor.fetchone()
         cursor.execute(_SWEPT)
         last = cursor.fetchone()
+        cursor.execute(_GOLDEN)
+        golden = {tenant: GoldenFigures(*worst) for tenant, *worst in cursor.fetchall()}
     return Totals(
         tenants={
             tenant: Figures(
@@ -402,6 +422,7 @@ def totals() -> Totals:
         traces={"whole": whole, "thinned": thinned},
         age_seconds=float(age),
         sweep=Sweep(float(last[0]), *last[1:]) if last else None,
+        golden=golden,
     )
 
 

@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from access.authentication import ApiKeyAuthentication, Caller, principal_of
 from access.errors import Forbidden, Unavailable
 from access.problems import NotAllowed, as_verbatim_error, problem_response
+from access.throttling import seconds_to_wait
 from knowledge.mcp.server import server
 from knowledge.mcp.tools import Host
 
@@ -110,6 +111,7 @@ def _let_in(request: HttpRequest) -> Host:
         caller=(Caller(principal), principal),
         says={name: value for name, value in says.items() if value},
         scheme=request.scheme or "http",
+        wait=seconds_to_wait(principal),
     )
 
 

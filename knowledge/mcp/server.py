@@ -12,6 +12,8 @@ from mcp.server import CacheHint, Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from access.durations import TOOLS as TOOL_DURATIONS
+from access.durations import timed
 from access.problems import RETRY_AFTER_SECONDS, as_verbatim_error
 from knowledge.mcp.advice import advice
 from knowledge.mcp.fitting import Fitting, spelled
@@ -24,6 +26,7 @@ Context = ServerRequestContext[Any, Any]
 
 PASSAGE: Final = "knowledge://chunk/"
 _NO_SUCH_RESOURCE: Final = -32002  # up to 2025-11-25; afterwards these are invalid parameters
+_THROTTLED: Final = -32029  # of those that a server may define
 _HOUR_MS: Final = 3_600_000
 _INSTRUCTIONS: Final = (
     "A store of documents to quote from, word for word. Search with knowledge.search (or with"
@@ -37,7 +40,8 @@ _INSTRUCTIONS: Final = (
 def server(run: Run) -> Server[Any]:
     """The server of this process. It keeps nothing between two requests."""
 
-    async def list_tools(_: Context, __: Any) -> types.ListToolsResult:
+    async def list_tools(context: Context, _: Any) -> types.ListToolsResult:
+        _require_within_limit(host_of(context))
         return types.ListToolsResult(tools=await run(_definitions))
 
     async def call_tool(
@@ -51,10 +55,12 @@ def server(run: Run) -> Server[Any]:
         )
         return result
 
-    async def list_resources(_: Context, __: Any) -> types.ListResourcesResult:
+    async def list_resources(context: Context, _: Any) -> types.ListResourcesResult:
+        _require_within_limit(host_of(context))
         return types.ListResourcesResult(resources=[])
 
-    async def list_templates(_: Context, __: Any) -> types.ListResourceTemplatesResult:
+    async def list_templates(context: Context, _: Any) -> types.ListResourceTemplatesResult:
+        _require_within_limit(host_of(context))
         return types.ListResourceTemplatesResult(resource_templates=[_TEMPLATE])
 
     async def read_resource(
@@ -126,16 +132,20 @@ def _definitions() -> list[types.Tool]:
 
 def _called(tool: Tool, arguments: dict[str, Any], host: Host) -> types.CallToolResult:
     fitting = Fitting(settings.MCP_RESULT_TOKENS, store().searcher.tokens)
-    try:
-        answer = fitting.ask(tool.name, arguments, lambda asked: call(tool, asked, host))
-    except Exception as error:  # noqa: BLE001 - of any, as of any of a view's, a problem is made
-        refused = _problem(error)
-        told = {
-            **fitting.problem(refused.members),
-            "what_to_do": advice(refused.members, seconds=refused.seconds),
-        }
-        return types.CallToolResult(content=[_text(told)], is_error=True)
-    return types.CallToolResult(content=[_text(answer)], structured_content=answer)
+    with timed(TOOL_DURATIONS, tool.name) as measured:
+        try:
+            answer = fitting.ask(tool.name, arguments, lambda asked: call(tool, asked, host))
+        except Exception as error:  # noqa: BLE001 - of any, as of any of a view's, a problem is made
+            refused = _problem(error)
+            if refused.members["status"] < HTTPStatus.INTERNAL_SERVER_ERROR:
+                measured.outcome = "refused"
+            told = {
+                **fitting.problem(refused.members),
+                "what_to_do": advice(refused.members, seconds=refused.seconds),
+            }
+            return types.CallToolResult(content=[_text(told)], is_error=True)
+        measured.outcome = "answered"
+        return types.CallToolResult(content=[_text(answer)], structured_content=answer)
 
 
 def _problem(error: Exception) -> Problem:
@@ -159,8 +169,22 @@ def _passage(uri: str, host: Host) -> types.TextResourceContents:
     )
 
 
+def _require_within_limit(host: Host) -> None:
+    try:
+        host.require_within_limit()
+    except Problem as refused:
+        raise _throttled(refused) from refused
+
+
+def _throttled(refused: Problem) -> MCPError:
+    told = {"code": refused.members["code"], "retry_after_seconds": int(refused.seconds)}
+    return MCPError(_THROTTLED, refused.members["detail"], told)
+
+
 def _resource_error(refused: Problem, version: str) -> MCPError:
     status, detail = refused.members["status"], refused.members["detail"]
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return _throttled(refused)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         code = types.INTERNAL_ERROR
     elif version in HANDSHAKE_PROTOCOL_VERSIONS:

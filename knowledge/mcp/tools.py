@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from access.authentication import Caller
 from access.errors import Malformed
 from access.principal import Principal
-from access.problems import RETRY_AFTER_SECONDS
+from access.problems import RETRY_AFTER_SECONDS, Throttled
 from knowledge.api import evidence, proposals, views
 from knowledge.mcp import pair
 from knowledge.mcp.schemas import Shapes, shapes_of
@@ -116,6 +116,13 @@ class Host:
     caller: tuple[Caller, Principal]
     says: Mapping[str, str] = field(default_factory=dict)
     scheme: str = "http"
+    # Above the limit of its key: the seconds after which it may ask again.
+    wait: int = 0
+
+    def require_within_limit(self) -> None:
+        """Raises `Problem` for whoever asks too often."""
+        if self.wait:
+            raise Problem(Throttled().problem(), str(self.wait))
 
 
 class Problem(Exception):
@@ -137,6 +144,7 @@ class _Vouched(BaseAuthentication):
 
 def call(tool: Tool, arguments: Mapping[str, Any], host: Host) -> dict[str, Any]:
     """What the view answers to a model and its host; raises `Problem`, and `Malformed` of ours."""
+    host.require_within_limit()
     takes = shapes()[tool.name].takes["properties"]
     if told := sorted(tool.hosts & arguments.keys()):
         # In the words of any member that there is not: for a model there is none.
@@ -174,7 +182,8 @@ def _answer(view: type[APIView], body: dict[str, Any], host: Host) -> dict[str, 
         io.BytesIO(content),
     )
     request.caller = host.caller  # type: ignore[attr-defined]
-    answer = view.as_view(authentication_classes=[_Vouched])(request)
+    # The door has counted the request.
+    answer = view.as_view(authentication_classes=[_Vouched], throttle_classes=[])(request)
     told: dict[str, Any] = json.loads(JSONRenderer().render(answer.data))
     if answer.status_code >= _LEAST_ERROR:
         raise Problem(told, answer.headers.get("Retry-After", str(RETRY_AFTER_SECONDS)))

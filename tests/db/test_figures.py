@@ -17,11 +17,13 @@ from pytest_django import Settings
 from access.errors import VerbatimError
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
+from access.trust import Sensitivity
 from artifacts.sweeper import sweep
 from knowledge.core.assembly import RecallItem
 from knowledge.core.types import KnowledgeQuery, RecallKind
 from knowledge.lifecycle.figures import Figures, figures_by_day, roll_up, together, totals
-from knowledge.models import CitedAnswer, DailyFigures, KnowledgeEvent, RecallTrace
+from knowledge.models import CitedAnswer, DailyFigures, GoldenRun, KnowledgeEvent, RecallTrace
+from knowledge.retrieval.acting import Viewpoint
 from knowledge.retrieval.citations import Cited
 from knowledge.wiring import store
 from tests.support import admit, ask, bearer, principal
@@ -284,10 +286,35 @@ def test_a_scrape_is_a_handful_of_statements(
 ) -> None:
     roll_up()
     # Beginning, binding and ending the transaction included.
-    with django_assert_max_num_queries(11):
+    with django_assert_max_num_queries(12):
         scraped(client)
     with operations_session():
         assert totals().tenants["acme"].recalls == 4
+
+
+def test_golden_sets_are_told_by_the_last_run_of_the_worst(client: Client) -> None:
+    viewpoint = Viewpoint(
+        principal_id="bob", current_scope=None, sensitivity_ceiling=Sensitivity.INTERNAL
+    )
+    olga = Principal.for_operator("acme", "olga")
+    at = datetime.now(UTC)
+    for name, runs in {"One": [(0.1, 0.9), (0.8, 0.3)], "Two": [(0.9, 0.4), (None, None)]}.items():
+        set_id = store().create_golden_set(name, viewpoint, olga).pk
+        with tenant_session("acme"):
+            for recall, noise in runs:
+                GoldenRun.objects.create(
+                    tenant_id="acme",
+                    golden_set_id=set_id,
+                    state="done",
+                    requested_by="olga",
+                    created_at=at,
+                    touched_at=at,
+                    recall_at_3=recall,
+                    noise_at_3=noise,
+                )
+    found = scraped(client)
+    assert found["verbatim_golden_recall", ("acme",)] == 0.8
+    assert found["verbatim_golden_noise", ("acme",)] == 0.4
 
 
 def test_nothing_was_counted_yet(client: Client) -> None:

@@ -682,6 +682,51 @@ def test_a_body_that_is_too_large_is_not_read(server: Serving) -> None:
     assert json.loads(answer.json()["result"]["content"][0]["text"])["code"] == "malformed"
 
 
+def test_a_request_has_an_id_in_its_answer_as_anywhere(server: Serving) -> None:
+    key = bearer()
+    named = posted(server, request("tools/list"), key, also={"X-Request-ID": "turn-7.a"})
+    assert named.headers["X-Request-ID"] == "turn-7.a"
+    for wrong in ("", "a b", "x" * 65, 'a"b'):
+        made = posted(server, request("tools/list"), key, also={"X-Request-ID": wrong})
+        assert re.fullmatch(r"[0-9a-f]{32}", made.headers["X-Request-ID"])
+    for answer in (
+        posted(server, request("tools/list"), {}, also={"X-Request-ID": "nobody"}),
+        posted(server, b"{", key, also={"X-Request-ID": "nobody"}),
+        posted(server, b"", key, "GET", also={"X-Request-ID": "nobody"}),
+    ):
+        assert (answer.status_code, answer.headers["X-Request-ID"]) in (
+            (401, "nobody"),
+            (400, "nobody"),
+            (405, "nobody"),
+        )
+
+
+def test_a_key_over_its_limit_is_told_so_in_the_words_of_the_protocol(server: Serving) -> None:
+    limit = 6
+    _, plain = ApiKey.issue(tenant_id="acme", principal_id="alice", requests_per_minute=limit)
+    key = {"Authorization": f"Bearer {plain}"}
+    asked = request("tools/call", name="search", arguments={"query": "zebra"})
+    # One request is one, though a tool is a call of the API. The minute may turn in between.
+    answers = [posted(server, asked, key).json()["result"] for _ in range(2 * limit + 1)]
+    assert [answer["isError"] for answer in answers[:limit]] == [False] * limit
+    problem = json.loads(next(a for a in answers if a["isError"])["content"][0]["text"])
+    assert (problem["code"], problem["status"]) == ("throttled", 429)
+    assert re.search(r"\d+ seconds?", problem["what_to_do"])
+    for method in ("tools/list", "resources/list", "resources/templates/list"):
+        told = next(
+            said["error"]
+            for said in (posted(server, request(method), key).json() for _ in range(limit + 1))
+            if "error" in said
+        )
+        assert told["data"]["code"] == "throttled"
+        assert 1 <= told["data"]["retry_after_seconds"] <= 60
+    read = request("resources/read", uri="knowledge://chunk/kc_0123456789abcdef")
+    told = posted(server, read, key).json()["error"]
+    assert told["data"]["code"] == "throttled"
+    # Another key has a count of its own.
+    assert "result" in posted(server, request("tools/list")).json()
+
+
 # --- many at once ------------------------------------------------------------------------------
 
 
