@@ -9,10 +9,12 @@ import sys
 from typing import NoReturn
 
 import django
+from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command, execute_from_command_line
 from django.db import connection
+from django.db.models.signals import post_migrate
 
 # These work on files alone.
 _NEED_NO_SERVICES = frozenset(
@@ -20,8 +22,9 @@ _NEED_NO_SERVICES = frozenset(
     | {"spectacular", "diffsettings", "startapp"}
 )
 
-# These see to the tables themselves.
+# These see to the tables themselves, or to none.
 _MAKE_TABLES = frozenset({"migrate", "makemigrations", "sqlmigrate", "showmigrations", "up"})
+_NEED_NO_TABLES = frozenset({"makemigrations", "sqlmigrate", "showmigrations", "dbshell"})
 
 
 def _needs_services(arguments: list[str]) -> bool:
@@ -33,10 +36,18 @@ def _needs_services(arguments: list[str]) -> bool:
     return not (command == "makemigrations" and "--check" in arguments)
 
 
-def _fill_fresh_database() -> None:
+def _prepare_database(command: str) -> None:
     """Makes the tables of an embedded database that has none, as on the first command of all."""
     django.setup()
-    if "django_migrations" not in connection.introspection.table_names():
+    from config import schema  # noqa: PLC0415 - needs the registry
+
+    if command not in _NEED_NO_TABLES:
+        schema.require_known_schema()
+    post_migrate.connect(schema.remember_schema, sender=apps.get_app_config("access"))
+    if (
+        command not in _MAKE_TABLES
+        and "django_migrations" not in connection.introspection.table_names()
+    ):
         call_command("migrate", verbosity=0)
 
 
@@ -62,8 +73,8 @@ def _run() -> None:
         ) from missing
     try:
         with embedded.running(settings.SERVICES, postgres=postgres, valkey=valkey):
-            if postgres and sys.argv[1] not in _MAKE_TABLES:
-                _fill_fresh_database()
+            if postgres:
+                _prepare_database(sys.argv[1])
             execute_from_command_line(sys.argv)
     except embedded.EmbeddedError as error:
         sys.exit(f"Embedded services: {error}")
