@@ -298,7 +298,11 @@ def test_golden_sets_are_told_by_the_last_run_of_the_worst(client: Client) -> No
     )
     olga = Principal.for_operator("acme", "olga")
     at = datetime.now(UTC)
-    for name, runs in {"One": [(0.1, 0.9), (0.8, 0.3)], "Two": [(0.9, 0.4), (None, None)]}.items():
+    sets: dict[str, list[tuple[float | None, float | None]]] = {
+        "One": [(0.1, 0.9), (0.8, 0.3)],
+        "Two": [(0.9, 0.4), (None, None)],
+    }
+    for name, runs in sets.items():
         set_id = store().create_golden_set(name, viewpoint, olga).pk
         with tenant_session("acme"):
             for recall, noise in runs:

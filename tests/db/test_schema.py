@@ -23,9 +23,9 @@ _FILE = "verbatim-migrations.json"
 @pytest.fixture
 def places(tmp_path: Path, settings: Settings) -> Places:
     """The folder of an embedded database, which here is the one of the tests."""
-    settings.SERVICES = Places.throw_away(tmp_path)
-    settings.SERVICES.postgres.mkdir()
-    return settings.SERVICES
+    places = settings.SERVICES = Places.throw_away(tmp_path)
+    places.postgres.mkdir()
+    return places
 
 
 @pytest.mark.django_db
