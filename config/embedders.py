@@ -9,16 +9,19 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config import environment
 from knowledge.adapters.embedders.configuration import (
+    LONGEST_VECTOR,
+    ClassConfiguration,
     EmbedderConfiguration,
     EndpointConfiguration,
     LocalConfiguration,
 )
 
-_LONGEST_VECTOR = 4_000  # that an index of half-precision vectors takes
-
 
 def configured_embedder(name: str) -> EmbedderConfiguration | None:
     """What `EMBEDDER` (or `NEXT_EMBEDDER`) and the variables that begin with it say."""
+    named = environment.text(name, "none")
+    if "." in named:
+        return ClassConfiguration(path=named, floor=environment.share(f"{name}_FLOOR", 0.2))
     kind = environment.choice(name, "none", ("none", "endpoint", "local"))
     if kind == "endpoint":
         return _endpoint(name)
@@ -46,11 +49,11 @@ def _endpoint(name: str) -> EndpointConfiguration:
     model = environment.text(f"{name}_MODEL", "")
     if not model:
         raise ImproperlyConfigured(f"Set {name}_MODEL to the model's name at {parts.hostname}.")
-    dimensions = environment.number(f"{name}_DIMENSIONS", 0, most=_LONGEST_VECTOR)
+    dimensions = environment.number(f"{name}_DIMENSIONS", 0, most=LONGEST_VECTOR)
     if not dimensions:
         raise ImproperlyConfigured(
             f"Set {name}_DIMENSIONS to the length of the vectors of {model}, at most"
-            f" {_LONGEST_VECTOR}."
+            f" {LONGEST_VECTOR}."
         )
     return EndpointConfiguration(
         url=url,

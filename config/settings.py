@@ -242,6 +242,8 @@ MAX_DOCUMENT_BYTES = environment.number("MAX_DOCUMENT_BYTES", 32 * 1024**2, leas
 SECRET_RULES_CACHE = environment.folder("SECRET_RULES_CACHE", VAR / "secret-rules")
 # Read before the built-in ones; the first that supports a media type wins.
 VERBATIM_EXTRACTORS = environment.names("VERBATIM_EXTRACTORS", [])
+# Beside the scanner's own.
+VERBATIM_SECRET_RULES = environment.names("VERBATIM_SECRET_RULES", [])
 MAX_UPLOAD_BYTES = environment.number("MAX_UPLOAD_BYTES", 256 * 1024**2, least=1)
 
 # --- admission

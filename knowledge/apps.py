@@ -13,7 +13,7 @@ class KnowledgeConfig(AppConfig):
         from knowledge import checks  # noqa: F401, PLC0415 - registers the system checks
         from knowledge.ingest.proposals import expire_proposals  # noqa: PLC0415
         from knowledge.wiring import (  # noqa: PLC0415
-            host_admission_policy,
+            check_registered,
             register_access_log,
             register_keep_rules,
             register_read_rules,
@@ -23,4 +23,4 @@ class KnowledgeConfig(AppConfig):
         register_read_rules()
         register_keep_rules()
         register_expiry(expire_proposals)
-        host_admission_policy()  # a wrong one ends the start and not the first ingest
+        check_registered()

@@ -1,35 +1,15 @@
-"""System checks of what the index needs from PostgreSQL, and of registered extractors."""
+"""System checks of what the index needs from PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
-from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-
-from knowledge.adapters.extractors.registration import registered_extractors
 
 _NEEDED = {"vector": (0, 7), "btree_gin": (1, 0)}
 _POSTGRESQL = 150_000
-
-
-@register()
-def extractors(**_: Any) -> list[CheckMessage]:
-    """Every class of VERBATIM_EXTRACTORS can be imported, made, and looks like an extractor."""
-    try:
-        registered_extractors(settings.VERBATIM_EXTRACTORS)
-    except ImproperlyConfigured as wrong:
-        return [
-            Error(
-                str(wrong),
-                hint="Set VERBATIM_EXTRACTORS to dotted paths of classes, separated by commas.",
-                id="knowledge.E010",
-            )
-        ]
-    return []
 
 
 @register(Tags.database)

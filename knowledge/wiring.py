@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
-from typing import cast
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Exists, OuterRef, Q
 from django.utils.crypto import salted_hmac
-from django.utils.module_loading import import_string
 
 from access.audit import AccessChange, register_recorder
 from access.principal import Principal
 from artifacts.models import ArtifactOrigin
 from artifacts.store import register_keep_rule, register_read_rule, register_shared_rule
 from knowledge.adapters.embedders.configuration import (
+    ClassConfiguration,
     EmbedderConfiguration,
     EndpointConfiguration,
 )
@@ -26,9 +25,14 @@ from knowledge.adapters.embedders.endpoint import EndpointEmbedder
 from knowledge.adapters.embedders.local import LocalEmbedder, ModelMissing
 from knowledge.adapters.embedding import Embedding
 from knowledge.adapters.extractors import Extractors
-from knowledge.adapters.extractors.registration import registered_extractors
 from knowledge.adapters.injection import RuleInstructionScanner
 from knowledge.adapters.language import Py3LangidDetector
+from knowledge.adapters.registration import (
+    registered_embedder,
+    registered_extractors,
+    registered_policy,
+    registered_secret_rules,
+)
 from knowledge.adapters.secrets import LayeredSecretScanner
 from knowledge.adapters.stemmer import PostgresStemmer
 from knowledge.adapters.tokens import TiktokenCounter
@@ -39,7 +43,6 @@ from knowledge.core.ranking import RankingPolicy
 from knowledge.core.scope import resolve_scope
 from knowledge.ingest.admission import AdmitAll
 from knowledge.ingest.pipeline import Ingestor
-from knowledge.ingest.policies import LONGEST_POLICY_VERSION
 from knowledge.models import (
     Attachment,
     ChunkSet,
@@ -62,29 +65,14 @@ def host_admission_policy() -> AdmissionPolicy:
     Raises `ImproperlyConfigured`.
     """
     named = settings.KNOWLEDGE_ADMISSION_POLICY
-    if not named:
-        return AdmitAll()
-    try:
-        policy = import_string(named)()
-    except Exception as error:
-        raise ImproperlyConfigured(
-            f"KNOWLEDGE_ADMISSION_POLICY names {named!r}, which cannot be made without arguments"
-            f" ({type(error).__name__}: {error}). It is the dotted path of a class, such as"
-            " policies.admission.OurPolicy."
-        ) from error
-    version = getattr(policy, "version", None)
-    classify = getattr(policy, "classify", None)
-    if not (isinstance(version, str) and 0 < len(version) <= LONGEST_POLICY_VERSION):
-        raise ImproperlyConfigured(
-            f"KNOWLEDGE_ADMISSION_POLICY: {named} needs a `version`, a text of 1 to"
-            f" {LONGEST_POLICY_VERSION} characters that changes whenever its rules do."
-        )
-    if not callable(classify):
-        raise ImproperlyConfigured(
-            f"KNOWLEDGE_ADMISSION_POLICY: {named} needs a method `classify(chunk)` that answers"
-            " 'admit', 'quarantine' or 'reject'."
-        )
-    return cast("AdmissionPolicy", policy)
+    return registered_policy(named) if named else AdmitAll()
+
+
+def check_registered() -> None:
+    """A wrong class among those that the settings name ends the start and not the first ingest."""
+    host_admission_policy()
+    registered_extractors(settings.VERBATIM_EXTRACTORS)
+    registered_secret_rules(settings.VERBATIM_SECRET_RULES)
 
 
 @cache
@@ -104,6 +92,7 @@ def store() -> KnowledgeStore:
             secret_scanner=LayeredSecretScanner(
                 fingerprint_key=salted_hmac("verbatim.secrets", "", algorithm="sha256").digest(),
                 rule_cache=settings.SECRET_RULES_CACHE,
+                rules=registered_secret_rules(settings.VERBATIM_SECRET_RULES),
             ),
             instruction_scanner=instruction_scanner,
             admission_policy=host_admission_policy(),
@@ -162,9 +151,11 @@ def semantic_parts() -> SemanticParts | None:
 
 
 def embedder_of(configured: EmbedderConfiguration) -> Embedder:
-    """Raises `ImproperlyConfigured` for a local model that is not there."""
+    """Raises `ImproperlyConfigured` for a local model or a class that is not there."""
     if isinstance(configured, EndpointConfiguration):
         return EndpointEmbedder(configured)
+    if isinstance(configured, ClassConfiguration):
+        return registered_embedder(configured.path)
     try:
         return LocalEmbedder(configured)
     except ModelMissing as missing:

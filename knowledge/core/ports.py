@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
@@ -70,6 +70,17 @@ class SecretScanner(Protocol):
 
     def scan(self, text: str) -> list[SecretFinding]:
         """All findings of a whole text, ordered by line and column, each value once."""
+        ...
+
+
+class SecretRule(Protocol):
+    """A rule of an installation's own beside those of the scanner. `version` names it in findings
+    and changes with it."""
+
+    version: str
+
+    def find(self, text: str) -> Iterable[tuple[int, int]]:
+        """Where values stand in one form of a text, as offsets; in linear time."""
         ...
 
 

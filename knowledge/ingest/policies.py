@@ -13,9 +13,6 @@ from knowledge.core.ports import AdmissionPolicy
 from knowledge.core.types import ChunkDraft, Verdict
 from knowledge.models import PiiPolicy
 
-LONGEST_POLICY_VERSION = 60
-"""Characters of a host's own policy: beside it stands the version of the tenant's rules."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantAdmission:

@@ -7,15 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from django.core.checks import Error
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from pytest_django import Settings
 
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust
-from knowledge import checks
-from knowledge.adapters.extractors.registration import registered_extractors
 from knowledge.core.errors import EmptyExtraction, EncryptedDocument, SecretFound, TooLarge
 from knowledge.core.types import (
     Actor,
@@ -25,7 +22,7 @@ from knowledge.core.types import (
     Visibility,
 )
 from knowledge.models import Attachment, Chunk, DocumentVersion, IngestJob
-from knowledge.wiring import store
+from knowledge.wiring import check_registered, store
 from tests.documents import docx, lines, paragraph, pdf
 from tests.factories import make_operator
 from tests.support import admit, ask, bearer, footprint, principal, texts, upload
@@ -201,17 +198,12 @@ class TestRegistration:
     )
     def test_a_wrong_one_is_an_error_of_the_start(self, settings: Settings, path: str) -> None:
         settings.VERBATIM_EXTRACTORS = [f"{__name__}.Shouting", path]
-        (found,) = checks.extractors()
-        assert isinstance(found, Error)
-        assert found.id == "knowledge.E010"
-        assert path in found.msg
-        assert found.hint
-        assert "VERBATIM_EXTRACTORS" in found.hint
-        with pytest.raises(ImproperlyConfigured, match="VERBATIM_EXTRACTORS"):
-            registered_extractors(settings.VERBATIM_EXTRACTORS)
+        with pytest.raises(ImproperlyConfigured, match="VERBATIM_EXTRACTORS") as raised:
+            check_registered()
+        assert path in str(raised.value)
 
     def test_none_is_no_error(self, settings: Settings) -> None:
-        assert checks.extractors() == []
+        check_registered()
 
 
 def test_what_is_larger_than_a_child_takes_is_refused(settings: Settings, blob_root: Path) -> None:

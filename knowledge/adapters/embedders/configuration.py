@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+LONGEST_VECTOR = 4_000  # that an index of half-precision vectors takes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointConfiguration:
@@ -39,4 +41,12 @@ class LocalConfiguration:
     floor: float = 0.2
 
 
-EmbedderConfiguration = EndpointConfiguration | LocalConfiguration
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassConfiguration:
+    """A class that the installation brings along, by its dotted path."""
+
+    path: str
+    floor: float = 0.2
+
+
+EmbedderConfiguration = EndpointConfiguration | LocalConfiguration | ClassConfiguration

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from knowledge.adapters.secrets import engines, strength
@@ -16,6 +16,7 @@ from knowledge.adapters.secrets.context import context_candidates
 from knowledge.adapters.secrets.pem import is_key_body, pem_candidates
 from knowledge.adapters.secrets.views import decoded, joined
 from knowledge.adapters.textviews import View, folded
+from knowledge.core.ports import SecretRule
 from knowledge.core.types import SecretFinding
 
 RULES_VERSION = "secrets-1"
@@ -33,14 +34,23 @@ class LayeredSecretScanner:
 
     `fingerprint_key` keys the fingerprints (HMAC-SHA256), so that equal values can be recognised
     here and cannot be looked up elsewhere. `rule_cache` is a private folder for compiled rules;
-    without one the first scan of a process compiles for seconds. Safe to share between threads.
+    without one the first scan of a process compiles for seconds. `rules` are an installation's own,
+    which see every view of a text and go first. Safe to share between threads.
     Scanning takes time linear in the length of the text and uses no network.
     """
 
-    def __init__(self, *, fingerprint_key: bytes, rule_cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        fingerprint_key: bytes,
+        rule_cache: Path | None = None,
+        rules: Sequence[SecretRule] = (),
+    ) -> None:
         if not fingerprint_key:
             raise ValueError("fingerprint_key must not be empty")
-        self.version = f"{RULES_VERSION}+{engines.engine_versions()}"
+        own = (rule.version for rule in rules)
+        self.version = "+".join((RULES_VERSION, engines.engine_versions(), *own))
+        self._rules = tuple(rules)
         self._key = fingerprint_key
         self._rule_cache = rule_cache
         self._allowlist = load_allowlist()
@@ -103,6 +113,7 @@ class LayeredSecretScanner:
         places = _Spans()
         scanner = engines.kingfisher(self._rule_cache)
         for layer in (
+            self._own(view.text),
             engines.kingfisher_candidates(scanner, view.text),
             pem_candidates(view.text),
             context_candidates(view.text),
@@ -116,13 +127,18 @@ class LayeredSecretScanner:
                     places.add(candidate.start, candidate.end)
                     yield candidate
 
+    def _own(self, text: str) -> Iterable[Candidate]:
+        for rule in self._rules:
+            for start, end in rule.find(text):
+                yield Candidate(rule.version, "own", start, end)
+
     def _fingerprint(self, value: str) -> str:
         canonical = _SPACING.sub("", value).encode()
         return hmac.new(self._key, canonical, hashlib.sha256).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
 def _is_example(candidate: Candidate, value: str, allowlist: Allowlist) -> bool:
-    if candidate.layer == "context" or allowlist.allows(value):
+    if candidate.layer in ("context", "own") or allowlist.allows(value):
         return allowlist.allows(value)
     rule = candidate.rule
     userinfo = _USERINFO.search(value)
