@@ -17,7 +17,7 @@ from access.tenancy import operations_session
 from access.trust import OriginTrust, Scope, Sensitivity
 from artifacts import store as artifacts
 from artifacts.models import Artifact
-from knowledge.models import Document, KnowledgeEvent
+from knowledge.models import Document, DocumentVersion, KnowledgeEvent
 from tests.inspection import forge_secret
 from tests.rechunk_fakes import FinerChunker, WordIsSecret, later
 from tests.support import admit, ask, principal, upload
@@ -146,7 +146,7 @@ def test_the_upload_of_a_command_is_only_the_way_in(folder: Path, blob_root: Pat
     assert expires["UPLOAD"] <= timezone.now()
 
 
-def test_an_unchanged_file_is_told_and_an_edited_one_is_a_new_version(
+def test_an_unchanged_file_is_lineand_an_edited_one_is_a_new_version(
     folder: Path, blob_root: Path
 ) -> None:
     _, first = ingest(folder)
@@ -179,7 +179,7 @@ def test_options_of_a_single_file(folder: Path, blob_root: Path) -> None:
     assert str(version.doc_date) == "2026-05-02"
 
 
-def test_what_is_refused_is_told_and_the_rest_goes_on(folder: Path, blob_root: Path) -> None:
+def test_what_is_refused_is_lineand_the_rest_goes_on(folder: Path, blob_root: Path) -> None:
     value = forge_secret()
     (folder / "a_secret.md").write_text(f"# Access\n\nThe token is {value}.\n")
     (folder / "b_empty.md").write_text(" \n")
@@ -293,6 +293,23 @@ def test_for_people_there_is_a_line_for_each_file_and_a_sum(folder: Path, blob_r
     assert "3 ingested, 0 unchanged, 1 refused" in out
     assert "refused" in out
     assert "empty_extraction" in out
+
+
+def test_what_a_file_is_can_be_said(folder: Path, blob_root: Path) -> None:
+    status, (line,) = ingest(folder / "a_notes.txt", media_type="application/pdf")
+    assert (status, line["code"]) == (1, "media_type_mismatch")
+    assert ingest(folder / "a_notes.txt", media_type="text/x-note")[0] == 0
+    with operations_session():
+        assert DocumentVersion.objects.get().media_type == "text/x-note"
+
+
+def test_people_are_linewhat_was_set_aside(tmp_path: Path, blob_root: Path) -> None:
+    call_command("pii_policy", "--tenant=acme", "--detect=email", stdout=io.StringIO())
+    note = tmp_path / "note.md"
+    note.write_text("Write to jane.roe@" + "hospital.org about the zebra.\n")
+    status, out = run("ingest", note, **WHO, visibility="tenant")
+    assert status == 0
+    assert "version 1, 1 chunks, 1 quarantined\n" in out
 
 
 # --- search ----------------------------------------------------------------------------------

@@ -894,9 +894,9 @@ def ways_in(snippet: Any) -> Iterator[tuple[str, dict[str, str]]]:
     if not isinstance(snippet, dict):
         return
     if "mcp-remote" in snippet.get("args", []):
-        _, address, _, header = snippet["args"]
-        name, _, value = header.partition(": ")
-        yield address, {name: value.replace("${VERBATIM_KEY}", snippet["env"]["VERBATIM_KEY"])}
+        *_, address, _, header = snippet["args"]
+        name, _, variable = header.partition(":")
+        yield address, {name: snippet["env"][variable[2:-1]]}
     elif address := snippet.get("url") or snippet.get("server_url"):
         token = snippet.get("authorization_token") or snippet.get("authorization")
         yield address, snippet.get("headers") or {"Authorization": f"Bearer {token}"}
@@ -908,7 +908,7 @@ def test_the_configurations_of_the_page_lead_here(server: Serving) -> None:
     page = (django_settings.BASE_DIR / "docs" / "mcp.md").read_text()
     snippets = [json.loads(one) for one in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
     ways = [way for snippet in snippets for way in ways_in(snippet)]
-    assert len(ways) == len(snippets) == 5
+    assert len(ways) == len(snippets) == 6
     key = bearer()["Authorization"].removeprefix("Bearer ")
     for address, headers in ways:
         sent = {name: re.sub(r"KEY$|\$\{.*\}", key, value) for name, value in headers.items()}

@@ -17,8 +17,8 @@ class Command(VerbatimCommand):
     help = "Creates an API key for a principal and prints it, once."
 
     def arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--tenant", required=True)
-        parser.add_argument("--principal", required=True)
+        parser.add_argument("--tenant", required=True, help="the tenant that it opens")
+        parser.add_argument("--principal", required=True, help="whom it speaks for")
         parser.add_argument("--name", default="", help="what the key is for")
         parser.add_argument(
             "--scope",
@@ -44,11 +44,11 @@ class Command(VerbatimCommand):
             choices=[level.value for level in Sensitivity],
             help="the highest sensitivity it may read",
         )
-        parser.add_argument("--surface", default="api")
+        parser.add_argument("--surface", default="api", help="what events and traces call its user")
         parser.add_argument(
             "--requests-per-minute", type=int, help="0 is no limit; absent means the common one"
         )
-        parser.add_argument("--expires-in-days", type=int)
+        parser.add_argument("--expires-in-days", type=int, help="never, unless given")
 
     def run(self, options: dict[str, Any]) -> None:
         days = options["expires_in_days"]

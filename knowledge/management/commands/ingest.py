@@ -36,9 +36,15 @@ class Command(VerbatimCommand):
         parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
         add_caller_arguments(parser)
         parser.add_argument(
-            "--visibility", required=True, choices=[word.value for word in Visibility]
+            "--visibility",
+            required=True,
+            choices=[word.value for word in Visibility],
+            help="who may find them; with 'project', --project says which",
         )
         parser.add_argument("--title", help="for a single file; else the file's name")
+        parser.add_argument(
+            "--media-type", default="", help="what the files are; else their names and bytes say it"
+        )
         parser.add_argument(
             "--sensitivity",
             default=Sensitivity.INTERNAL.value,
@@ -47,7 +53,13 @@ class Command(VerbatimCommand):
         parser.add_argument(
             "--resume", action="store_true", help="go on with what an earlier run left unfinished"
         )
-        parser.add_argument("--batch-size", type=int, default=DEFAULT_BATCH_SIZE, metavar="CHUNKS")
+        parser.add_argument(
+            "--batch-size",
+            type=int,
+            default=DEFAULT_BATCH_SIZE,
+            metavar="CHUNKS",
+            help="committed at a time",
+        )
         parser.add_argument("--doc-date", type=date.fromisoformat, help="YYYY-MM-DD")
         parser.add_argument(
             "--profile",
@@ -82,7 +94,9 @@ class Command(VerbatimCommand):
     ) -> dict[str, Any]:
         try:
             with open_regular(file) as content:
-                artifact = artifacts.put(principal, content, filename=file.name)
+                artifact = artifacts.put(
+                    principal, content, filename=file.name, media_type=options["media_type"]
+                )
             try:
                 result = store().ingest(
                     IngestRequest(
@@ -140,4 +154,9 @@ def _line(told: dict[str, Any]) -> str:
     if told["outcome"] == "unfinished":
         pending = told["report"]["pending"]
         return f"unfinished {told['path']}: {pending} of {chunks} chunks to go; use --resume"
-    return f"{told['outcome']:10} {told['path']}: version {told['version']}, {chunks} chunks"
+    held = "".join(
+        f", {count} {verdict}"
+        for verdict in ("quarantined", "rejected")
+        if (count := told["report"][verdict])
+    )
+    return f"{told['outcome']:10} {told['path']}: version {told['version']}, {chunks} chunks{held}"

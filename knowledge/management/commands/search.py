@@ -19,13 +19,17 @@ class Command(VerbatimCommand):
     help = "Searches a tenant's corpus as one of its principals."
 
     def arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("text")
+        parser.add_argument("text", help="a question, or words; nothing in it is syntax")
         add_caller_arguments(parser)
         parser.add_argument("--as-of", help="an instant with an offset: 2026-07-28T00:00:00Z")
-        parser.add_argument("--budget-tokens", type=int, default=3_000)
-        parser.add_argument("--max-passages", type=int, default=3)
-        parser.add_argument("--max-per-document", type=int, default=2)
-        parser.add_argument("--min-score", type=float)
+        parser.add_argument(
+            "--budget-tokens", type=int, default=3_000, help="of all passages together (3000)"
+        )
+        parser.add_argument("--max-passages", type=int, default=3, help="3 unless given")
+        parser.add_argument("--max-per-document", type=int, default=2, help="2 unless given")
+        parser.add_argument(
+            "--min-score", type=float, help="below it nothing is shown; else the policy's floor"
+        )
 
     def run(self, options: dict[str, Any]) -> None:
         asked = SearchRequestSerializer(
