@@ -6,10 +6,11 @@ import io
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 import redis
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection
+from django.db import DatabaseError, InterfaceError, connection, connections
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
@@ -18,6 +19,7 @@ from django.views.decorators.http import require_safe
 from artifacts.blobs import blob_store
 from artifacts.errors import StorageUnavailable
 from knowledge.ingest.jobs import oldest_waiting_seconds
+from knowledge.wiring import REPLICA
 
 logger = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 3
@@ -47,6 +49,8 @@ def readyz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 - the shape of
             "checks": {name: "ok" if passed else "unavailable" for name, passed in checks.items()},
             # Work that no worker has taken: it grows when none is there.
             **({} if waiting is None else {"oldest_waiting_seconds": waiting}),
+            # Searches do without it, so its absence is told and no reason not to be ready.
+            **({"replica": _replica()} if ready and REPLICA in settings.DATABASES else {}),
         },
         status=HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE,
     )
@@ -74,6 +78,22 @@ def _waiting() -> float | None:
 def _database() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
+
+
+def _replica() -> dict[str, Any]:
+    """Whether it answers, and how much of the primary's log it has not replayed yet."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_wal_lsn()::text")
+        (written,) = cursor.fetchone()
+    try:
+        with connections[REPLICA].cursor() as cursor:
+            cursor.execute("SELECT %s::pg_lsn - pg_last_wal_replay_lsn()", [written])
+            (behind,) = cursor.fetchone()
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("replica_failed", extra={"error": type(error).__name__})
+        return {"status": "unavailable"}
+    # NULL of a server that replays nothing: it is a primary itself.
+    return {"status": "ok", "behind_bytes": max(0, int(behind or 0))}
 
 
 def _broker() -> None:

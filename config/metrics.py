@@ -148,6 +148,12 @@ def _of_searches(read: Totals) -> Iterable[Metric]:
             "Searches that did without an arm that could not answer.",
             "without_arm",
         ),
+        ("verbatim_searches_on_replica", "Searches that looked at the replica.", "on_replica"),
+        (
+            "verbatim_searches_fell_back",
+            "Searches of the primary because the replica was behind or away.",
+            "fell_back",
+        ),
         ("verbatim_passages_shown", "Passages shown.", "passages"),
         ("verbatim_block_tokens", "Tokens of the blocks that were shown.", "block_tokens"),
     ):

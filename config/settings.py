@@ -28,25 +28,41 @@ EMBEDDED_VALKEY = not environment.text("REDIS_URL", "")
 
 _database = environment.database("DATABASE_URL", SERVICES.database_url())
 _pool_size = environment.number("DATABASE_POOL_SIZE", 0, most=1000)
-DATABASES: dict[str, dict[str, Any]] = {
-    "default": {
-        **_database,
+
+
+def _server(address: dict[str, Any], *, patience: int) -> dict[str, Any]:
+    """How a database is used; `patience` are the seconds that a request waits for a connection."""
+    pool = {
+        "min_size": 1,
+        "max_size": _pool_size,
+        "timeout": patience,
+        # Whoever asks after an outage finds out soon that it is over.
+        "reconnect_timeout": 10,
+    }
+    return {
+        **address,
         "ENGINE": "django.db.backends.postgresql",
         "ATOMIC_REQUESTS": False,
         "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": False,
+        # Those of a pool outlive the server that they were made to.
+        "CONN_HEALTH_CHECKS": bool(_pool_size),
         "OPTIONS": {
-            **_database.get("OPTIONS", {}),
+            **address.get("OPTIONS", {}),
             "application_name": "verbatim",
+            "connect_timeout": patience,
             # Only the web process keeps connections ready; a command opens the one it needs.
-            **(
-                {"pool": {"min_size": 1, "max_size": _pool_size, "timeout": 10}}
-                if _pool_size
-                else {"connect_timeout": 10}
-            ),
+            **({"pool": pool} if _pool_size else {}),
         },
     }
-}
+
+
+DATABASES: dict[str, dict[str, Any]] = {"default": _server(_database, patience=10)}
+if environment.text("DATABASE_REPLICA_URL", ""):
+    # Searches look there, when it has what the primary has; whoever writes never does.
+    _replica = _server(environment.database("DATABASE_REPLICA_URL", ""), patience=2)
+    # A host that vanished without a word is noticed, too: the primary answers meanwhile.
+    _replica["OPTIONS"].update(keepalives_idle=5, keepalives_interval=2, tcp_user_timeout=10_000)
+    DATABASES["replica"] = {**_replica, "TEST": {"MIRROR": "default"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = environment.redis_server("REDIS_URL", SERVICES.redis_url())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
+from typing import Final
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -55,6 +56,7 @@ from knowledge.models import (
 )
 from knowledge.retrieval.arms import SearchArm
 from knowledge.retrieval.lexical import LexicalArm
+from knowledge.retrieval.replica import Replica
 from knowledge.retrieval.search import Searcher
 from knowledge.store import KnowledgeStore
 
@@ -107,11 +109,14 @@ def store() -> KnowledgeStore:
             policy=RankingPolicy(),
             tokens=tokens,
             switched=frozenset({SEMANTIC}),
+            replica=Replica(REPLICA) if REPLICA in settings.DATABASES else None,
         ),
         filler=semantic.filler if semantic else None,
     )
 
 
+# The alias that settings give it, when there is one.
+REPLICA: Final = "replica"
 _FUSIONS: Mapping[str, Fusion] = {"calibrated": CalibratedFusion(), "rrf": ReciprocalRankFusion()}
 
 

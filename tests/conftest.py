@@ -63,7 +63,8 @@ def _start_services() -> None:
         SECRET_KEY="for-tests-only-" + "x" * 50,
         DJANGO_SETTINGS_MODULE="config.settings",
     )
-    own = ("DEBUG", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "ARTIFACT_ROOT", "LOG_LEVEL")
+    own = ["DEBUG", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "ARTIFACT_ROOT", "LOG_LEVEL"]
+    own += ["DATABASE_REPLICA_URL", "DATABASE_POOL_SIZE"]
     beginnings = ("ARTIFACT_S3", "AWS_", "EMBEDDER", "NEXT_EMBEDDER")
     for name in [*own, *(name for name in os.environ if name.startswith(beginnings))]:
         os.environ.pop(name, None)

@@ -1,7 +1,8 @@
 """The index's rows and term statistics, which move together in the caller's transaction.
 
 Every write path of the corpus goes through one of these functions, so that the statistics are
-those of the live rows and a recount finds nothing else.
+those of the live rows and a recount finds nothing else, and so that each leaves its mark for the
+replicas that searches read.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 
+from knowledge.adapters import changes
 from knowledge.core.bm25 import IndexRow, sparse_literal
 from knowledge.models import ChunkIndex, ChunkSet, Document
 
@@ -123,6 +125,7 @@ def publish(rows: Sequence[tuple[int, IndexRow]], *, space: int, live: bool = Tr
     """Writes rows, `(number of the chunk, its row)`, and counts the words of those that are live."""
     if not rows:
         return
+    changes.mark_space(space)
     _copy(
         "knowledge_chunk_index (chunk, space, live, sv, tsv)",
         ((number, space, live, sparse_literal(row.weights), row.tsvector) for number, row in rows),
@@ -149,6 +152,7 @@ def _copy(target: str, rows: Iterable[tuple[Any, ...]]) -> None:
 
 def add(chunk: int, row: IndexRow, *, space: int, live: bool) -> None:
     """Writes the row of one more chunk, by number, of a chunk set that was published before."""
+    changes.mark_space(space)
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO knowledge_chunk_index (chunk, space, live, sv, tsv)"
@@ -160,6 +164,7 @@ def add(chunk: int, row: IndexRow, *, space: int, live: bool) -> None:
 
 def replace(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]]) -> None:
     """Writes other rows in the place of a chunk set's, live or not as they were."""
+    changes.mark(chunk_set.tenant_id)
     counted = Counter[tuple[int, str]]()
     with connection.cursor() as cursor:
         cursor.execute(_counted(_OF_SET), {"id": chunk_set.pk})
@@ -182,12 +187,14 @@ def replace(chunk_set: ChunkSet, rows: Sequence[tuple[int, IndexRow]]) -> None:
 
 def retire(chunk_set: ChunkSet) -> None:
     """Takes a chunk set's rows out of the present; searches as of an earlier instant keep them."""
+    changes.mark(chunk_set.tenant_id)
     _record(-1, _OF_SET, chunk_set.pk)
     ChunkIndex.objects.filter(chunk__chunk_set=chunk_set, live=True).update(live=False)
 
 
 def move(document: Document, *, space: int) -> int:
     """Moves every row of a document to another space with what it counts. Returns how many."""
+    changes.mark(document.tenant_id)
     statement = _MOVE.format(counted=_counted(_OF_DOCUMENT), chunks=_OF_DOCUMENT)
     with connection.cursor() as cursor:
         cursor.execute(statement, {"space": space, "id": document.pk})
@@ -200,6 +207,7 @@ def remove(document: Document) -> int:
 
     Returns how many rows went.
     """
+    changes.mark(document.tenant_id)
     _record(-1, _OF_DOCUMENT, document.pk)
     _forget()
     gone, _ = ChunkIndex.objects.filter(chunk__chunk_set__version__document=document).delete()
@@ -225,7 +233,8 @@ def _forget() -> None:
 def merge_statistics() -> int:
     """Folds appended deltas into the statistics. Returns how many; searches stay correct.
 
-    A reader adds up both tables in one statement, so it sees each delta exactly once.
+    A reader adds up both tables in one statement, so it sees each delta exactly once. The marks of
+    what changed are merged with them.
     """
     merged = 0
     while True:
@@ -239,6 +248,7 @@ def merge_statistics() -> int:
             cursor.execute("DELETE FROM knowledge_term_statistic WHERE chunks = 0")
         merged += batch
         if batch < _MERGE_BATCH:
+            changes.merge()
             return merged
 
 
@@ -252,10 +262,10 @@ def _counted(chunks: str) -> str:
 
 
 def document_frequencies(
-    spaces: Sequence[int], lexemes: Sequence[str]
+    spaces: Sequence[int], lexemes: Sequence[str], *, using: str = DEFAULT_DB_ALIAS
 ) -> tuple[int, dict[str, int]]:
     """How many live chunks the spaces hold, and in how many of them each lexeme occurs."""
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         cursor.execute(_FREQUENCIES, {"spaces": list(spaces), "lexemes": [_ALL_CHUNKS, *lexemes]})
         counted = {lexeme: max(int(chunks), 0) for lexeme, chunks in cursor.fetchall()}
     return counted.pop(_ALL_CHUNKS, 0), counted

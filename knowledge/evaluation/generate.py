@@ -34,6 +34,7 @@ from access.tenancy import tenant_session
 from access.trust import OriginTrust, Sensitivity
 from artifacts.files import files_below, open_regular
 from artifacts.models import Artifact, ArtifactOrigin
+from knowledge.adapters import changes
 from knowledge.adapters.stemmer import PostgresStemmer
 from knowledge.adapters.tokens import TiktokenCounter
 from knowledge.core import fingerprint, likeness
@@ -182,6 +183,8 @@ def generate(
             pass
     with connection.cursor() as cursor:
         _copy(cursor, TermStatistic, ("space", "lexeme", "chunks"), _rows_of(statistics, copies))
+    with tenant_session(tenant_id):
+        changes.mark(tenant_id)  # all of it is committed by now
     settle()
     seconds = time.perf_counter() - started
     return {

@@ -47,7 +47,7 @@ _LATENCY: Final = ", ".join(
 )
 _COUNTS: Final = (
     *("ingested", "searches", "assembles", "preturns", "empty", "pressed", "passages"),
-    "without_arm",
+    *("without_arm", "on_replica", "fell_back"),
     *("block_tokens", "duration_ms", "answers", "drawn", "citing"),
 )
 _CORPUS: Final = (
@@ -84,6 +84,8 @@ _ROLL_UP: Final = f"""
             count(*) FILTER (WHERE shown = 0) AS empty,
             count(*) FILTER (WHERE pressed) AS pressed,
             count(*) FILTER (WHERE asked -> 'arms_away' <> '[]') AS without_arm,
+            count(*) FILTER (WHERE asked ->> 'replica' = 'replica') AS on_replica,
+            count(*) FILTER (WHERE asked ->> 'replica' <> 'replica') AS fell_back,
             sum(shown) AS passages,
             sum(block_tokens) FILTER (WHERE shown > 0) AS block_tokens,
             sum(duration_ms) AS duration_ms,
@@ -215,7 +217,8 @@ class Figures:
 
     `drawn` counts the answers that were drawn from passages, `citing` those of them that cite one.
     `pressed` counts the searches that left something out for want of room, `without_arm` those that
-    did without an arm that could not answer.
+    did without an arm that could not answer, `on_replica` those that a replica answered and
+    `fell_back` those that it could not, or not yet.
     """
 
     ingested: int = 0
@@ -226,6 +229,8 @@ class Figures:
     empty: int = 0
     pressed: int = 0
     without_arm: int = 0
+    on_replica: int = 0
+    fell_back: int = 0
     passages: int = 0
     block_tokens: int = 0
     duration_ms: float = 0.0

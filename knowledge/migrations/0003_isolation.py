@@ -83,6 +83,7 @@ class Migration(migrations.Migration):
         tenant_isolation("knowledge_record"),
         tenant_isolation("knowledge_recordrevision"),
         tenant_isolation("knowledge_recordsource"),
+        tenant_isolation("knowledge_search_change"),
         INDEX_STORAGE,
         INDEX_OF_ADMITTED,
         REVISIONS_STAY,

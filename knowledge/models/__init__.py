@@ -17,7 +17,7 @@ from knowledge.models.golden import (
     GoldenRun,
     GoldenSet,
 )
-from knowledge.models.index import ChunkIndex, TermDelta, TermStatistic
+from knowledge.models.index import ChunkIndex, SearchChange, TermDelta, TermStatistic
 from knowledge.models.job import IngestJob
 from knowledge.models.preturn import PreturnPolicy
 from knowledge.models.proposal import RetentionProposal
@@ -57,6 +57,7 @@ __all__ = [
     "RecordSource",
     "RefusalCount",
     "RetentionProposal",
+    "SearchChange",
     "TermDelta",
     "TermStatistic",
     "TracedPassage",

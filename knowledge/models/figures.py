@@ -31,6 +31,8 @@ class DailyFigures(models.Model):
     empty = models.BigIntegerField(default=0)
     pressed = models.BigIntegerField(default=0)
     without_arm = models.BigIntegerField(default=0)
+    on_replica = models.BigIntegerField(default=0)
+    fell_back = models.BigIntegerField(default=0)
     passages = models.BigIntegerField(default=0)
     block_tokens = models.BigIntegerField(default=0)
     duration_ms = models.FloatField(default=0)

@@ -1,6 +1,6 @@
 """What searches read: one narrow row per admitted chunk, and term statistics per space.
 
-None of these tables has a tenant or a policy. Row-level security would keep the full-text
+None of these tables has a tenant or a policy, but for the marks of what changed. Row-level security would keep the full-text
 index from being used (`@@` is not leakproof, so under a policy it becomes a filter). What a
 caller may name here (spaces) and what a number turns into (text) both come from tables under
 row-level security.
@@ -105,3 +105,25 @@ class TermDelta(models.Model):
 
     def __str__(self) -> str:
         return f"space {self.space}"
+
+
+class SearchChange(models.Model):
+    """The mark of a change of what a tenant's searches may find, made in its transaction.
+
+    A replica that has all the marks that the primary has for a tenant has replayed all of that
+    tenant's changes. Appended like a delta, so that no writer waits for another; `merge` puts one
+    mark in the place of several, which nobody has who lacks one of those.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tenant_id = models.CharField(max_length=100)
+
+    class Meta:
+        db_table = "knowledge_search_change"
+        constraints = (
+            models.CheckConstraint(condition=~Q(tenant_id=""), name="search_change_tenant_named"),
+        )
+        indexes = (models.Index(fields=["tenant_id"], name="search_change_tenant"),)
+
+    def __str__(self) -> str:
+        return f"change {self.pk} of {self.tenant_id}"

@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import cache
 from typing import Protocol
 
+from django.db import DEFAULT_DB_ALIAS
+
 from knowledge.core.scope import ReadScope
 from knowledge.core.types import KnowledgeQuery, QueryWord
 from knowledge.models import VisibilitySpace
@@ -19,6 +21,7 @@ class SearchView:
     """What a caller may search: the numbers of its spaces, and how they are written and indexed.
 
     The spaces come from a table under row-level security, so nobody can name a foreign one.
+    `using` names the database that it was read from, in whose session it is searched.
     """
 
     scope: ReadScope
@@ -26,10 +29,13 @@ class SearchView:
     spaces: tuple[int, ...]
     languages: tuple[str, ...]
     analyzers: tuple[str, ...]
+    using: str = DEFAULT_DB_ALIAS
 
     @classmethod
-    def of(cls, scope: ReadScope, *, as_of: datetime | None = None) -> SearchView:
-        rows = _spaces(shape_of(scope)).rows(scope)
+    def of(
+        cls, scope: ReadScope, *, as_of: datetime | None = None, using: str = DEFAULT_DB_ALIAS
+    ) -> SearchView:
+        rows = _spaces(shape_of(scope)).rows(scope, using=using)
         spaces, languages, analyzers = set[int](), set[str](), set[str]()
         for number, written, indexed in rows:
             spaces.add(number)
@@ -41,6 +47,7 @@ class SearchView:
             spaces=tuple(sorted(spaces)),
             languages=tuple(sorted(languages)),
             analyzers=tuple(sorted(analyzers)),
+            using=using,
         )
 
 

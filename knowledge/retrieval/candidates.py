@@ -43,7 +43,7 @@ def load_candidates(
     """The passages behind the numbers, without their texts; what the caller may not read is not
     among them."""
     statement = _searchable(shape_of(view.scope), as_of=view.as_of is not None)
-    rows = statement.rows(view.scope, {NUMBERS: list(match), AS_OF: view.as_of})
+    rows = statement.rows(view.scope, {NUMBERS: list(match), AS_OF: view.as_of}, using=view.using)
     return [
         Candidate(
             chunk_id=chunk_id,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from django.db import connection
+from django.db import connections
 
 from knowledge.adapters.term_index import document_frequencies
 from knowledge.core import bm25
@@ -164,7 +164,7 @@ class LexicalArm:
     ) -> tuple[int, dict[str, int]]:
         forms = {form for word in lexemes_of(query, lexemes).values() for form in word}
         forms.update(heading_words(query, lexemes).values())
-        return document_frequencies(view.spaces, sorted(forms))
+        return document_frequencies(view.spaces, sorted(forms), using=view.using)
 
     def _corrected(
         self,
@@ -194,7 +194,7 @@ class LexicalArm:
                 language: self._stemmer.lexemes(sorted(offered), language) for language in lexemes
             }
             stems = {stem for found in by_language.values() for stem in found.values() if stem}
-            _, known = document_frequencies(view.spaces, sorted(stems))
+            _, known = document_frequencies(view.spaces, sorted(stems), using=view.using)
             best = max(known, key=lambda stem: (known[stem], stem), default=None)
             if best is None or not known[best]:
                 continue
@@ -235,7 +235,7 @@ def _score(
         for number, pair in enumerate(weighed.pairs)
     )
     statement = _SEARCH.format(bonus=f"(0::float8{bonus})", where=where, matching=matching)
-    with connection.cursor() as cursor:
+    with connections[view.using].cursor() as cursor:
         cursor.execute(
             statement,
             {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
-from django.db import connection, models
+from django.db import DEFAULT_DB_ALIAS, connections, models
 
 from knowledge.core.scope import ReadScope
 
@@ -57,7 +57,11 @@ class Prepared:
         return cls(sql, tuple(params))
 
     def rows(
-        self, scope: ReadScope, values: Mapping[Any, Any] | None = None
+        self,
+        scope: ReadScope,
+        values: Mapping[Any, Any] | None = None,
+        *,
+        using: str = DEFAULT_DB_ALIAS,
     ) -> list[tuple[Any, ...]]:
         """The rows for a scope of the shape it was built for, and for other marks' `values`."""
         of_mark = {
@@ -66,7 +70,7 @@ class Prepared:
             _PROJECT: scope.project,
             **(values or {}),
         }
-        with connection.cursor() as cursor:
+        with connections[using].cursor() as cursor:
             cursor.execute(self.sql, [of_mark.get(param, param) for param in self.params])
             found: list[tuple[Any, ...]] = cursor.fetchall()
         return found

@@ -6,11 +6,14 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
+
+from django.db import DEFAULT_DB_ALIAS
 
 from access.principal import Principal
 from access.tenancy import tenant_session
@@ -21,11 +24,18 @@ from knowledge.core.ports import TokenCounter
 from knowledge.core.query import form_query
 from knowledge.core.ranking import RankingPolicy, rank
 from knowledge.core.rendering import BlockPassage, render
-from knowledge.core.scope import resolve_scope
-from knowledge.core.types import KnowledgeQuery, RankedPassage, RenderedBlock, SearchResult
+from knowledge.core.scope import ReadScope, resolve_scope
+from knowledge.core.types import (
+    Candidate,
+    KnowledgeQuery,
+    RankedPassage,
+    RenderedBlock,
+    SearchResult,
+)
 from knowledge.models import ArmSwitch
 from knowledge.retrieval.arms import ArmFailed, Asked, Found, SearchArm, SearchView
 from knowledge.retrieval.candidates import load_candidates, with_text
+from knowledge.retrieval.replica import Replica
 from knowledge.retrieval.trace import record_trace
 
 logger = logging.getLogger(__name__)
@@ -38,9 +48,17 @@ ARM_AWAY = "The {} arm cannot answer at the moment; passages were found without 
 YIELDED = "Knowledge yielded: the turn had no room left for it."
 
 
+# What each arm found, and the passages behind it.
+Looked = tuple[Mapping[str, Found], Sequence[Candidate]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searcher:
-    """Retrieval with its parts. Read-only but for the trace."""
+    """Retrieval with its parts. Read-only but for the trace.
+
+    Passages are looked for on the replica, when there is one that has what the primary has. What is
+    shown is read from the primary all the same, where it cannot be deleted before it is recorded.
+    """
 
     arms: Sequence[SearchArm]
     fusion: Fusion
@@ -48,6 +66,7 @@ class Searcher:
     tokens: TokenCounter
     # Those of the arms that a tenant has only when they were switched on for it.
     switched: frozenset[str] = frozenset()
+    replica: Replica | None = None
 
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
         """Raises `InvalidQuery` for what is not a text and `ProjectForbidden`; never for words."""
@@ -55,19 +74,12 @@ class Searcher:
         form_query(query)  # raises before anything is read or written
         scope = resolve_scope(principal, query.current_scope)
         asked, failed = self._prepared(query, principal)
+        look = partial(self._look, scope, query, asked)
+        looked, answered = self._on_replica(principal.tenant_id, look)
         with tenant_session(principal.tenant_id):
             now = database.now()
             as_of = query.as_of or now
-            view = SearchView.of(scope, as_of=query.as_of)
-            for _ in range(_LOOKS):
-                found = {name: ask(view, CANDIDATES) for name, ask in asked.items()}
-                scores = _scored_by_all(found)
-                match = self.fusion.fuse(scores)
-                candidates = load_candidates(view, match, scores)
-                # What was found and is gone was superseded in between: the new version is there
-                # to be found, and a reader sees all of the old one or all of the new.
-                if len(candidates) == len(match):
-                    break
+            found, candidates = looked or look()
             ranked = rank(candidates, query, self.policy, as_of.date())
             said = max(one.words for one in found.values())
             floor = self.policy.floor(query) if said >= query.least_words else math.inf
@@ -94,9 +106,43 @@ class Searcher:
                 result,
                 created_at=now,
                 duration_ms=(time.perf_counter() - started) * 1_000,
-                ranking={**self._ranking(query), "arms": list(asked), "arms_away": failed},
+                ranking={
+                    **self._ranking(query),
+                    "arms": list(asked),
+                    "arms_away": failed,
+                    **answered,
+                },
             )
         return result
+
+    def _on_replica(
+        self, tenant_id: str, look: Callable[[str], Looked]
+    ) -> tuple[Looked | None, dict[str, str]]:
+        """What was found there, if anybody looked, and what a trace says of it."""
+        if self.replica is None:
+            return None, {}
+        looked, answered = self.replica.look(tenant_id, look)
+        return looked, {"replica": answered}
+
+    def _look(
+        self,
+        scope: ReadScope,
+        query: KnowledgeQuery,
+        asked: Mapping[str, Asked],
+        using: str = DEFAULT_DB_ALIAS,
+    ) -> Looked:
+        """In a session of the tenant in that database."""
+        view = SearchView.of(scope, as_of=query.as_of, using=using)
+        for _ in range(_LOOKS):
+            found = {name: ask(view, CANDIDATES) for name, ask in asked.items()}
+            scores = _scored_by_all(found)
+            match = self.fusion.fuse(scores)
+            candidates = load_candidates(view, match, scores)
+            # What was found and is gone was superseded in between: the new version is there to be
+            # found, and a reader sees all of the old one or all of the new.
+            if len(candidates) == len(match):
+                break
+        return found, candidates
 
     def _prepared(
         self, query: KnowledgeQuery, principal: Principal

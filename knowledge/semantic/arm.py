@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from django.db import connection
+from django.db import connections
 
 from knowledge.adapters.embedding import EmbedderFailed, embed_question
 from knowledge.adapters.term_index import document_frequencies
@@ -123,29 +123,33 @@ class SemanticArm:
         """The nearest passages above the floor."""
         rows = self._rows(question, view, limit)
         found = {chunk: score for chunk, score in question.scored(rows).items() if score > 0}
-        return Found(scores=found, score=partial(self._score, question))
+        return Found(scores=found, score=partial(self._score, question, view))
 
     def _rows(self, question: _Question, view: SearchView, limit: int) -> list[tuple[int, float]]:
         values = {"spaces": list(view.spaces), "limit": limit, "as_of": view.as_of}
         if view.as_of is not None:
-            return _run(_AS_OF, question, values)
-        visible, _ = document_frequencies(view.spaces, ())
+            return _run(_AS_OF, question, view, values)
+        visible, _ = document_frequencies(view.spaces, (), using=view.using)
         if visible <= self._small_view:
-            return _run(_EXACT, question, values)
-        with connection.cursor() as cursor:
+            return _run(_EXACT, question, view, values)
+        with connections[view.using].cursor() as cursor:
             cursor.execute(_WALK, [str(self._ef_search), str(self._most_visited)])
-            rows = _run(_NEAREST, question, values)
+            rows = _run(_NEAREST, question, view, values)
             cursor.execute(_WALKED)
         return sorted(rows, key=lambda row: (-row[1], row[0]))
 
-    def _score(self, question: _Question, numbers: Sequence[int]) -> Mapping[int, float]:
+    def _score(
+        self, question: _Question, view: SearchView, numbers: Sequence[int]
+    ) -> Mapping[int, float]:
         """Chunks that another arm found, all of which the view holds."""
-        return question.scored(_run(_OF_THESE, question, {"numbers": list(numbers)}))
+        return question.scored(_run(_OF_THESE, question, view, {"numbers": list(numbers)}))
 
 
-def _run(statement: str, question: _Question, values: dict[str, Any]) -> list[tuple[int, float]]:
+def _run(
+    statement: str, question: _Question, view: SearchView, values: dict[str, Any]
+) -> list[tuple[int, float]]:
     space = question.space
-    with connection.cursor() as cursor:
+    with connections[view.using].cursor() as cursor:
         cursor.execute(
             statement.format(number=space.number, dimensions=space.dimensions),
             {"asked": question.vector, **values},

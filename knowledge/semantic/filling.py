@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
+from knowledge.adapters import changes
 from knowledge.adapters.embedding import EmbedderFailed, Embedding, embed_passages
 from knowledge.core.errors import NoEmbedder, VectorsMissing
 from knowledge.core.ports import Embedder
@@ -206,6 +207,7 @@ class Filler:
         numbers = [row[0] for row in rows]
         by_number: dict[int, PassageVector] = dict(zip(numbers, embedded.vectors, strict=True))
         with tenant_session(tenant_id):
+            changes.mark(tenant_id)
             return self.vectors.fill(by_number, model=embedded.model, title=title)
 
 

@@ -430,6 +430,7 @@ STAYS: Final[Mapping[str, str]] = {
     "knowledge.ChunkIndex": "made anew from the chunks",
     "knowledge.TermStatistic": "made anew from the chunks",
     "knowledge.TermDelta": "made anew from the chunks",
+    "knowledge.SearchChange": "what replicas of one installation must have",
     "knowledge.UnfinishedVersion": "no reader may see it; its job, if it has one, begins again",
     "knowledge.BulkTask": "what operators of one installation were at; what was done is an event",
     "knowledge.BulkItem": "what operators of one installation were at; what was done is an event",

@@ -93,6 +93,7 @@ def test_what_an_ingest_stores(blob_root: Path) -> None:
         "knowledge_chunk_index": 4,
         "knowledge_visibilityspace": 1,
         "knowledge_knowledgeevent": 1,
+        "knowledge_search_change": 1,
     }
     assert deltas > 0
     assert len(after["blobs"]) == len(before["blobs"]) + 1
