@@ -428,15 +428,15 @@ def _overlap(
 
 
 def spread_of(milliseconds: Sequence[float]) -> dict[str, float]:
-    """Median, 95th percentile and maximum, by nearest rank."""
+    """Median, 95th and 99th percentile and maximum, by nearest rank."""
     ordered = sorted(milliseconds)
     if not ordered:
-        return {"p50": 0.0, "p95": 0.0, "max": 0.0}
+        return {"p50": 0.0, "p95": 0.0, "p99": 0.0, "max": 0.0}
 
     def rank(percent: int) -> float:
         return round(ordered[min(len(ordered) * percent // 100, len(ordered) - 1)], 2)
 
-    return {"p50": rank(50), "p95": rank(95), "max": round(ordered[-1], 2)}
+    return {"p50": rank(50), "p95": rank(95), "p99": rank(99), "max": round(ordered[-1], 2)}
 
 
 def explain(store: KnowledgeStore, viewer: Viewer, text: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from access.models import ApiKey
 from access.principal import Principal
 from access.tenancy import tenant_session
 
-_SEARCH: Final = "/v1/tools/knowledge.search"
+SEARCH: Final = "/v1/tools/knowledge.search"
 _READY_SECONDS: Final = 60
 _HOST: Final = "127.0.0.1"
 
@@ -32,6 +32,11 @@ class Served:
     """A web process of the installation's own database, at a port of its own."""
 
     port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{_HOST}:{self.port}"
 
     def ask(
         self, key: str, project: str | None, questions: Sequence[str], clients: int
@@ -51,7 +56,7 @@ class Served:
                 if project is not None:
                     asked["current_scope"] = project
                 started = time.perf_counter()
-                kept.request("POST", _SEARCH, json.dumps(asked), headers)
+                kept.request("POST", SEARCH, json.dumps(asked), headers)
                 answer = kept.getresponse()
                 body = answer.read()
                 times.append((time.perf_counter() - started) * 1_000)
@@ -61,8 +66,8 @@ class Served:
 
 
 @contextlib.contextmanager
-def served() -> Iterator[Served]:
-    """Starts `config.process web` and ends it with the block."""
+def served(**given: str) -> Iterator[Served]:
+    """Starts `config.process web` and ends it with the block; settings `given` are its own."""
     with socket.socket() as free:
         free.bind((_HOST, 0))
         port = free.getsockname()[1]
@@ -71,6 +76,7 @@ def served() -> Iterator[Served]:
         "PORT": str(port),
         "VERBATIM_BIND": _HOST,
         "VERBATIM_PUBLIC_URL": f"http://{_HOST}:{port}",
+        **given,
     }
     if address := os.environ.get("DATABASE_URL"):
         # The same server and, where a measurement works in another one, the same database.
@@ -80,7 +86,7 @@ def served() -> Iterator[Served]:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)  # noqa: S603
     try:
         _wait_until_ready(process, port)
-        yield Served(port)
+        yield Served(port, process.pid)
     finally:
         # It ends when its standard input does.
         process.communicate(timeout=_READY_SECONDS)
@@ -107,6 +113,8 @@ def key_of(principal: Principal) -> Iterator[str]:
         max_origin_trust=principal.max_origin_trust,
         sensitivity_ceiling=principal.sensitivity_ceiling,
         surface=principal.surface,
+        # What is measured is the installation and not its limit.
+        requests_per_minute=0,
     )
     try:
         yield plain

@@ -14,7 +14,15 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from access.commands import VerbatimCommand
-from knowledge.evaluation import admin_pages, bench, contention, generate, history, scans
+from knowledge.evaluation import (
+    admin_pages,
+    bench,
+    contention,
+    generate,
+    history,
+    load,
+    scans,
+)
 from knowledge.evaluation.collections import documents_of
 from knowledge.evaluation.progress import figures, progress
 from knowledge.evaluation.throwaway import checked, remove_tenant, throw_away_tenant
@@ -61,6 +69,14 @@ class Command(VerbatimCommand):
         plan.add_argument("--viewer", choices=["tenant_wide", "one_percent"], default="tenant_wide")
         pages = kinds.add_parser("admin", help="statements and time of every page of the admin")
         pages.add_argument("--visits", type=int, default=3, help="of each page")
+        loaded = kinds.add_parser("load", help="many requests at once to a web process")
+        loaded.add_argument("--url", help="of a running installation, instead of one of our own")
+        loaded.add_argument("--key-file", type=Path, help="holds an API key of it, and no more")
+        loaded.add_argument("--clients", type=int, default=4, help="asking at once")
+        until = loaded.add_mutually_exclusive_group()
+        until.add_argument("--seconds", type=float, default=60)
+        until.add_argument("--requests", type=int, help="instead of so many seconds")
+        loaded.add_argument("--warm-up", type=int, default=500, help="requests that do not count")
         labelled = kinds.add_parser("scans", help="the scanners on labelled JSON lines")
         labelled.add_argument("--secrets", type=Path, help="a .b64 file is decoded first")
         labelled.add_argument("--instructions", type=Path)
@@ -72,9 +88,9 @@ class Command(VerbatimCommand):
             metavar="DIR",
             help="collections whose documents must not be flagged",
         )
-        for one in (search, write, plan, pages):
+        for one in (search, write, plan, pages, loaded):
             one.add_argument("--tenant", help="bench-...: filled by `generate`, and kept")
-        for one in (search, write, pages):
+        for one in (search, write, pages, loaded):
             one.add_argument("--chunks", type=int, default=20_000)
             one.add_argument(
                 "--from",
@@ -119,6 +135,28 @@ class Command(VerbatimCommand):
                 )
             told["generated"] = generated
             self.emit(told, _search_table(told))
+
+    def _load(self, options: dict[str, Any]) -> None:
+        amount = load.Amount(
+            clients=options["clients"],
+            seconds=None if options["requests"] else options["seconds"],
+            requests=options["requests"],
+            warm_up=options["warm_up"],
+        )
+        if options["url"]:
+            if not options["key_file"]:
+                raise CommandError("Name a file that holds a key (--key-file).", returncode=1)
+            target = load.Target(
+                url=options["url"].rstrip("/"), key=options["key_file"].read_text().strip()
+            )
+            told = load.load(target, load.anybody_s_questions(options["sources"]), amount)
+            self.emit(told, _load_table(told))
+            return
+        with self._filled(options) as (tenant_id, generated):
+            viewer = bench.viewers(tenant_id)[bench.WHOLE]
+            told = load.bench_load(viewer, amount, options["sources"])
+            told["generated"] = generated
+            self.emit(told, _load_table(told))
 
     def _admin(self, options: dict[str, Any]) -> None:
         with self._filled(options) as (tenant_id, generated):
@@ -234,6 +272,27 @@ def _search_table(told: dict[str, Any]) -> str:
     for name, viewer in told["viewers"].items():
         if curve := viewer.get("overlap_by_budget"):
             lines.append(f"{name}: " + ", ".join(f"{b:,}: {share}" for b, share in curve.items()))
+    return "\n".join(lines)
+
+
+def _load_table(told: dict[str, Any]) -> str:
+    title = (
+        f"{told['requests']:,} requests of {told['clients']} clients in {told['seconds']} s:"
+        f" {told['requests_per_second']} a second, {told['error_rate']:.3%} failed."
+    )
+    of_kinds = {"all": {"requests": told["requests"], **told["latency_ms"]}}
+    rows = [
+        [kind, f"{of['requests']:,}", *(f"{of[key]:.1f}" for key in ("p50", "p95", "p99", "max"))]
+        for kind, of in (of_kinds | told["latency_ms_by_kind"]).items()
+    ]
+    columns = ["", "requests", "p50 ms", "p95 ms", "p99 ms", "max ms"]
+    lines = [title, figures("", columns, rows)]
+    lines += [f"failed: {times} x {what}" for what, times in told["errors"].items()]
+    for name, of in (told["process"] or {}).items():
+        lines.append(
+            f"{name.replace('_mb', ', MB')}: {of['after_warm_up']} after {told['warm_up']} requests,"
+            f" {of['at_end']} at the end, {of['most']} at most"
+        )
     return "\n".join(lines)
 
 
