@@ -82,6 +82,7 @@ def store() -> KnowledgeStore:
     """The knowledge store of this process."""
     tokens = TiktokenCounter()
     stemmer = PostgresStemmer()
+    words = LexicalArm(stemmer)
     instruction_scanner = RuleInstructionScanner()
     semantic = semantic_parts()
     return KnowledgeStore(
@@ -104,11 +105,12 @@ def store() -> KnowledgeStore:
             embedding=semantic.embedding if semantic else None,
         ),
         searcher=Searcher(
-            arms=(LexicalArm(stemmer), *((semantic.arm,) if semantic else ())),
+            arms=(words, *((semantic.arm,) if semantic else ())),
             fusion=_FUSIONS[settings.SEARCH_FUSION],
             policy=RankingPolicy(),
             tokens=tokens,
             switched=frozenset({SEMANTIC}),
+            speller=words,
             replica=Replica(REPLICA) if REPLICA in settings.DATABASES else None,
         ),
         filler=semantic.filler if semantic else None,

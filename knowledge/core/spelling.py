@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Final
+
+from knowledge.core.analysis import fold
 
 SHORTEST: Final = 5
 """Characters. Shorter words are one edit away from too many others."""
 
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
 _ALPHABETS: Final = (
     "abcdefghijklmnopqrstuvwxyz",
     "абвгдежзийклмнопрстуфхцчшщъыьэюя",
@@ -34,3 +39,10 @@ def one_edit_away(word: str) -> set[str]:
             found.add(before + after[1] + after[0] + after[2:])
     found.update(word + letter for letter in alphabet)
     return found - {word}
+
+
+def respelled(text: str, spellings: Mapping[str, str]) -> str:
+    """The text with other spellings of some of its words, which are given as folded words."""
+    if not spellings:
+        return text
+    return _LETTERS.sub(lambda found: spellings.get(fold(found[0]), found[0]), text)

@@ -56,6 +56,7 @@ def searchers(searcher: Searcher, queries: Iterable[KnowledgeQuery] = ()) -> dic
             policy=searcher.policy,
             tokens=searcher.tokens,
             switched=searcher.switched,
+            speller=searcher.speller,
             forgets=forgets,
         )
     return named

@@ -95,3 +95,11 @@ class SearchArm(Protocol):
     def prepare(self, query: KnowledgeQuery) -> Asked:
         """What can be done before a transaction is open; raises `ArmFailed`."""
         ...
+
+
+class Speller(Protocol):
+    """An arm that goes by words, and takes a word that occurs nowhere for one that does."""
+
+    def respelled(self, view: SearchView, query: KnowledgeQuery) -> str:
+        """The text as the arm takes it, for those that go by something else; reads the index."""
+        ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from knowledge.core.query import (
     weigh,
     words_searched,
 )
-from knowledge.core.spelling import one_edit_away
+from knowledge.core.spelling import one_edit_away, respelled
 from knowledge.core.types import KnowledgeQuery
 from knowledge.retrieval.arms import Asked, Found, SearchView
 
@@ -69,6 +69,26 @@ _AS_OF = """
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A question as the index of a view takes it.
+
+    `corrections` are words that occur nowhere, and how what is searched for instead is written.
+    """
+
+    query: FormedQuery
+    lexemes: Lexemes
+    total: int
+    frequencies: Mapping[str, int]
+    corrections: Mapping[str, str]
+
+    def notes(self) -> list[str]:
+        return [
+            f"Nothing holds “{word}”; words like “{written}” were searched for."
+            for word, written in self.corrections.items()
+        ]
+
+
 class LexicalArm:
     """Words in, scores out: a score is the share of the best one possible for the query."""
 
@@ -89,10 +109,9 @@ class LexicalArm:
 
     def search(self, view: SearchView, query: KnowledgeQuery, limit: int) -> Found:
         """Reads the question by every analyser that the caller's documents were indexed by."""
-        versions = [version for version in view.analyzers if version in ANALYZERS]
         found = [
             self._search(view, form_query(query, ANALYZERS[version]), limit)
-            for version in versions or [ANALYZER_VERSION]
+            for version in _versions(view)
         ]
         best = _best(one.scores for one in found)
         notes = dict.fromkeys(note for one in found for note in one.notes)
@@ -105,16 +124,32 @@ class LexicalArm:
             score=lambda numbers: _best(one.score(numbers) for one in found),
         )
 
-    def _search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
+    def respelled(self, view: SearchView, query: KnowledgeQuery) -> str:
+        """The text of a question, with words that it searches others for as it spells those."""
+        read = self._read(view, form_query(query, ANALYZERS[_versions(view)[0]]))
+        return respelled(query.text, read.corrections)
+
+    def _read(self, view: SearchView, query: FormedQuery) -> _Read:
         lexemes: dict[str, Mapping[str, str | None]] = {
             language: self._stemmer.lexemes(query.stem_words, language)
             for language in view.languages
         }
         total, frequencies = self._frequencies(view, query, lexemes)
         query, corrections = self._corrected(view, query, lexemes, frequencies)
-        weighed = weigh(query, lexemes, frequencies, total)
-        taken = words_searched(query, lexemes, frequencies)
-        notes = (*weighed.notes, *corrections)
+        return _Read(
+            query=query,
+            lexemes=lexemes,
+            total=total,
+            frequencies=frequencies,
+            corrections=corrections,
+        )
+
+    def _search(self, view: SearchView, query: FormedQuery, limit: int) -> Found:
+        read = self._read(view, query)
+        total = read.total
+        weighed = weigh(read.query, read.lexemes, read.frequencies, total)
+        taken = words_searched(read.query, read.lexemes, read.frequencies)
+        notes = (*weighed.notes, *read.notes())
         # The statistics are of the present: as of an earlier instant a word may occur that now
         # occurs nowhere.
         fewest = 0 if view.as_of is None else 1
@@ -172,11 +207,11 @@ class LexicalArm:
         query: FormedQuery,
         lexemes: dict[str, Mapping[str, str | None]],
         frequencies: dict[str, int],
-    ) -> tuple[FormedQuery, list[str]]:
+    ) -> tuple[FormedQuery, dict[str, str]]:
         """Lets a word that occurs nowhere stand for the most frequent one that is an edit away.
 
-        Only words of what the caller may see are offered, at a discount, and a note says so.
-        `lexemes` and `frequencies` learn of them.
+        Only words of what the caller may see are offered, at a discount. `lexemes` and
+        `frequencies` learn of them. Returned beside the query is how each is written.
         """
         forms = lexemes_of(query, lexemes)
         unknown = [
@@ -186,7 +221,7 @@ class LexicalArm:
             and forms[term.word]
             and not any(frequencies.get(form) for form in forms[term.word])
         ]
-        notes, weights = [], dict(query.weights)
+        corrections, weights = dict[str, str](), dict(query.weights)
         for term in unknown[:MOST_CORRECTIONS] if view.as_of is None else ():
             word = term.word
             offered = one_edit_away(word)
@@ -206,12 +241,16 @@ class LexicalArm:
             )
             frequencies[best] = known[best]
             weights[word] *= CORRECTED
-            written = min(
+            corrections[word] = min(
                 (o for found in by_language.values() for o, stem in found.items() if stem == best),
                 key=lambda one: (len(one), one),
             )
-            notes.append(f"Nothing holds “{word}”; words like “{written}” were searched for.")
-        return replace(query, weights=weights), notes
+        return replace(query, weights=weights), corrections
+
+
+def _versions(view: SearchView) -> list[str]:
+    """The analysers that a question is read by."""
+    return [version for version in view.analyzers if version in ANALYZERS] or [ANALYZER_VERSION]
 
 
 def _best(found: Iterable[Mapping[int, float]]) -> dict[int, float]:

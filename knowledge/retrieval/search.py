@@ -33,7 +33,7 @@ from knowledge.core.types import (
     SearchResult,
 )
 from knowledge.models import ArmSwitch
-from knowledge.retrieval.arms import ArmFailed, Asked, Found, SearchArm, SearchView
+from knowledge.retrieval.arms import ArmFailed, Asked, Found, SearchArm, SearchView, Speller
 from knowledge.retrieval.candidates import load_candidates, with_text
 from knowledge.retrieval.replica import Replica
 from knowledge.retrieval.trace import record_trace
@@ -66,6 +66,8 @@ class Searcher:
     tokens: TokenCounter
     # Those of the arms that a tenant has only when they were switched on for it.
     switched: frozenset[str] = frozenset()
+    # One of the arms, or none: the others are asked what it takes the text for.
+    speller: Speller | None = None
     replica: Replica | None = None
 
     def search(self, query: KnowledgeQuery, principal: Principal) -> SearchResult:
@@ -73,7 +75,7 @@ class Searcher:
         started = time.perf_counter()
         form_query(query)  # raises before anything is read or written
         scope = resolve_scope(principal, query.current_scope)
-        asked, failed = self._prepared(query, principal)
+        asked, failed = self._prepared(query, principal, scope)
         look = partial(self._look, scope, query, asked)
         looked, answered = self._on_replica(principal.tenant_id, look)
         with tenant_session(principal.tenant_id):
@@ -145,30 +147,36 @@ class Searcher:
         return found, candidates
 
     def _prepared(
-        self, query: KnowledgeQuery, principal: Principal
+        self, query: KnowledgeQuery, principal: Principal, scope: ReadScope
     ) -> tuple[dict[str, Asked], list[str]]:
         """The arms that the tenant has, ready to look, and the names of those that cannot.
 
         What an arm waits for outside is waited for before the transaction of the search is open.
         """
         asked, failed = dict[str, Asked](), list[str]()
-        on = self._switched_on(principal.tenant_id)
-        for arm in self.arms:
-            if arm.name in self.switched and arm.name not in on:
-                continue
+        arms, respelled = self._begun(query, principal, scope)
+        for arm in arms:
             try:
-                asked[arm.name] = arm.prepare(query)
+                asked[arm.name] = arm.prepare(query if arm is self.speller else respelled)
             except ArmFailed as away:
                 logger.warning("arm_failed", extra={"arm": arm.name, "reason": away.reason})
                 failed.append(arm.name)
         return asked, failed
 
-    def _switched_on(self, tenant_id: str) -> frozenset[str]:
-        if not self.switched:
-            return frozenset()
-        with tenant_session(tenant_id):
-            on = ArmSwitch.objects.filter(tenant_id=tenant_id, enabled=True)
-            return frozenset(on.values_list("arm", flat=True))
+    def _begun(
+        self, query: KnowledgeQuery, principal: Principal, scope: ReadScope
+    ) -> tuple[list[SearchArm], KnowledgeQuery]:
+        """The arms that the tenant has, and the question as the others are to take it."""
+        if all(arm is self.speller for arm in self.arms):
+            return list(self.arms), query
+        with tenant_session(principal.tenant_id):
+            switches = ArmSwitch.objects.filter(tenant_id=principal.tenant_id, enabled=True)
+            on = set(switches.values_list("arm", flat=True)) if self.switched else set[str]()
+            arms = [arm for arm in self.arms if arm.name not in self.switched - on]
+            if self.speller is None or all(arm is self.speller for arm in arms):
+                return arms, query
+            view = SearchView.of(scope, as_of=query.as_of)
+            return arms, replace(query, text=self.speller.respelled(view, query))
 
     def give_way(self, query: KnowledgeQuery, principal: Principal) -> None:
         """Records that a turn had no room for knowledge, so that nothing was looked for.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
 
 from access.tenancy import tenant_session
 from knowledge.core.fusion import SEMANTIC
@@ -34,6 +36,14 @@ class Semantic:
         """As if a trial had shown a lift."""
         with tenant_session(tenant):
             ArmSwitch.objects.create(tenant_id=tenant, arm=SEMANTIC, enabled=True, changed_by="o")
+
+
+def moment() -> datetime:
+    """Now, by the clock that versions go by."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from knowledge.lifecycle.figures import roll_up
 from knowledge.models import ArmSwitch, RecallTrace
 from knowledge.retrieval.arms import SearchView
 from knowledge.wiring import store
-from tests.semantic.conftest import Semantic
+from tests.semantic.conftest import Semantic, moment
 from tests.support import admit, ask, principal, texts
 
 TOKEN = "t" * 20
@@ -35,6 +35,30 @@ def test_a_passage_is_found_by_a_word_of_the_same_meaning(semantic: Semantic) ->
     only_by_meaning = ask("automobile")
     assert texts(only_by_meaning) == ["The car waits behind the house."]
     assert only_by_meaning.passages[0].candidate.arms[LEXICAL] == 0
+
+
+def test_a_misspelt_question_is_embedded_as_it_was_meant(semantic: Semantic) -> None:
+    """Words that occur nowhere, by the words that the lexical arm searches for instead."""
+    admit(CAR)
+    before = moment()
+    found = ask("Which automobile is behind the Houze?")
+    assert texts(found) == ["The car waits behind the house."]
+    assert any("“houze”" in note for note in found.notes)
+    assert semantic.embedder.asked == ["Which automobile is behind the house?"]
+    for asked in ("the house", "the houze of zyxwvut"):
+        ask(asked, as_of=before)
+        assert semantic.embedder.asked[-1] == asked, "nobody knows what occurred then"
+
+
+def test_no_embedder_is_told_of_words_that_the_caller_may_not_see(semantic: Semantic) -> None:
+    admit(CAR)
+    admit("The acquisition of Borealis.\n", visibility=Visibility.PRINCIPAL)
+    semantic.switch_on("globex")
+    for caller in (principal("bob"), principal(tenant="globex")):
+        ask("borealiss", by=caller)
+        assert semantic.embedder.asked.pop() == "borealiss"
+    ask("borealiss")
+    assert semantic.embedder.asked == ["borealis"]
 
 
 def test_off_until_it_is_switched_on_for_the_tenant(semantic: Semantic) -> None:

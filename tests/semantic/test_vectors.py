@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from knowledge.models import Chunk, ChunkSet, VisibilitySpace
 from knowledge.semantic import spaces
 from knowledge.semantic.vectors import PostgresVectors
 from knowledge.wiring import store
-from tests.semantic.conftest import Semantic
+from tests.semantic.conftest import Semantic, moment
 from tests.support import admit, ask, principal, texts
 
 pytestmark = pytest.mark.usefixtures("semantic")
@@ -206,13 +205,6 @@ def test_a_rechunking_hides_the_former_vectors_and_shows_the_new(semantic: Seman
         expected = set(live.chunks.values_list("pk", flat=True))
     assert {row["chunk"] for row in rows() if row["live"]} == expected
     assert len(semantic.embedder.embedded) >= before
-
-
-def moment() -> datetime:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        now: datetime = cursor.fetchone()[0]
-    return now
 
 
 def _without_embedding() -> Any:

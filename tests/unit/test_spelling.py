@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge.core.spelling import one_edit_away
+from knowledge.core.spelling import one_edit_away, respelled
 
 
 @pytest.mark.parametrize("slip", ["rolbback", "rollbck", "rollbackk", "rollvack", "rollbakc"])
@@ -30,3 +30,21 @@ def test_every_correction_is_near(word: str) -> None:
     found = one_edit_away(word)
     assert len(found) <= 54 * len(word) + 26
     assert all(abs(len(one) - len(word)) <= 1 and one[0] == word[0] for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Is the rolback late?", "Is the rollback late?"),
+        ("ROLBACK, rolback-plan and Rólback", "rollback, rollback-plan and rollback"),
+        ("rolbacks and norolback stay", "rolbacks and norolback stay"),
+        ("", ""),
+    ],
+)
+def test_words_are_respelled_where_they_stand_alone(text: str, expected: str) -> None:
+    assert respelled(text, {"rolback": "rollback"}) == expected
+
+
+@given(st.text())
+def test_without_other_spellings_a_text_stays_as_it_is(text: str) -> None:
+    assert respelled(text, {}) == text
