@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db import connection
@@ -23,9 +24,11 @@ from access.principal import Principal
 from access.tenancy import operations_session, tenant_session
 from artifacts import store as artifacts
 from artifacts.models import Artifact, SourceDescriptor, SweepRun, Upload, UploadQuota
+from knowledge.core.fusion import SEMANTIC
 from knowledge.core.records import AttachedFile
-from knowledge.core.types import BulkAction
+from knowledge.core.types import BulkAction, PassageVector
 from knowledge.models import (
+    ArmSwitch,
     Attachment,
     BulkTask,
     Chunk,
@@ -339,6 +342,43 @@ def a_bulk_task(tenant: str, word: str) -> BulkTask:
     )
 
 
+def an_arm_switch(tenant: str, word: str) -> ArmSwitch:
+    figures = {
+        "model": word,
+        "collection": word,
+        "policy": word,
+        "fusion": word,
+        "lift": 0.02,
+        "questions": 20,
+        "without": {"ndcg_at_10": 0.5},
+        "with_arm": {"ndcg_at_10": 0.52},
+        "unanswerable": 5,
+        "disturbed_without": 1,
+        "disturbed_with": 1,
+    }
+    with tenant_session(tenant):
+        return ArmSwitch.objects.update_or_create(
+            tenant_id=tenant,
+            arm=SEMANTIC,
+            defaults={"enabled": True, "figures": figures, "changed_by": word[:200]},
+        )[0]
+
+
+def a_space(tenant: str, word: str) -> Any:
+    """Vectors of a model that no search reads yet, of one of the tenant's passages."""
+    from knowledge.semantic import spaces  # noqa: PLC0415 - of an app that may not be installed
+    from knowledge.semantic.models import EmbeddingSpace  # noqa: PLC0415
+    from knowledge.semantic.vectors import PostgresVectors  # noqa: PLC0415
+
+    spaces.made("the one in use", dimensions=2)
+    document = a_document(tenant, word)
+    with tenant_session(tenant):
+        passage = Chunk.objects.get(chunk_id=chunk_ids(document)[0])
+        vector = PassageVector(digest=word.encode()[:32], vector=[0.6, 0.8])
+        PostgresVectors().write({passage.pk: vector}, model=word[:200], space=document.space_id)
+    return EmbeddingSpace.objects.get(model=word[:200])
+
+
 FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     ApiKey: a_key,
     Artifact: an_artifact,
@@ -361,6 +401,8 @@ FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     RetentionProposal: a_proposal,
     User: a_user,
 }
+if apps.is_installed("knowledge.semantic"):
+    FACTORIES |= {ArmSwitch: an_arm_switch, apps.get_model("semantic", "EmbeddingSpace"): a_space}
 
 
 def one_of_everything(tenant: str, word: str) -> dict[type[Model], Any]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from django.conf import settings
 from django.db.models import Prefetch, QuerySet
 from django.http import Http404, HttpRequest
 
@@ -129,10 +130,12 @@ def _passages(request: HttpRequest, version: DocumentVersion | None) -> dict[str
     ).order_by("ordinal")
     chunks = []
     above: list[str] = []
+    vectors = _vectors(chunk_set, [chunk.pk for chunk in rows])
     for chunk in rows:
         chunks.append(
             {
                 "row": chunk,
+                "vector": vectors["states"].get(chunk.pk) if vectors else None,
                 "headings": [
                     {"depth": depth, "title": title}
                     for depth, title in opened(above, chunk.heading_path)
@@ -144,11 +147,31 @@ def _passages(request: HttpRequest, version: DocumentVersion | None) -> dict[str
         above = chunk.heading_path
     return {
         "chunk_set": chunk_set,
+        "vectors": vectors,
         "chunks": chunks,
         "outline": _outline(chunk_set, page),
         "query": f"version={version.version}" if version else "",
         "page": page,
         "pages": pages,
+    }
+
+
+def _vectors(chunk_set: ChunkSet, shown: Sequence[int]) -> dict[str, Any] | None:
+    """Of how many passages searches by meaning have a vector, and which of those shown have none.
+
+    `None` where there is no such search, or nothing to find yet.
+    """
+    if not settings.EMBEDDERS or chunk_set.state == ChunkSetState.INGESTING:
+        return None
+    from knowledge.semantic import coverage, spaces  # noqa: PLC0415 - an app that is installed now
+
+    space = spaces.live()
+    if space is None:
+        return None
+    return {
+        "space": space,
+        "coverage": coverage.of_chunk_set(chunk_set.pk, space.number),
+        "states": coverage.of_passages(shown, space.number),
     }
 
 

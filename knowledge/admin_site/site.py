@@ -18,7 +18,7 @@ from knowledge.admin_site.overview import PERIODS, overview, period
 from knowledge.models import RefusalCount
 
 View = Callable[..., HttpResponseBase]
-_APP_ORDER = ("knowledge", "artifacts", "access", "auth")
+_APP_ORDER = ("knowledge", "semantic", "artifacts", "access", "auth")
 _REFUSAL_ROWS = 500
 
 

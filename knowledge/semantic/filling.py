@@ -21,20 +21,15 @@ from knowledge.core.ports import Embedder
 from knowledge.core.types import EmbedReport, PassageVector
 from knowledge.models import KnowledgeEvent
 from knowledge.semantic import spaces
+from knowledge.semantic.coverage import EMBEDDABLE
 from knowledge.semantic.embedders import Embedders
 from knowledge.semantic.vectors import PostgresVectors
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 64
-# Under row-level security these are the bound tenant's own. A passage that reads otherwise by now
-# has a vector of no digest.
-_MISSING = """
-    FROM knowledge_chunk c
-    JOIN knowledge_chunkset s ON s.id = c.chunk_set_id AND s.state <> 'ingesting'
-    LEFT JOIN semantic_chunk_vector v ON v.chunk = c.id AND v.embedding = %(embedding)s
-    WHERE c.admitted_id IS NOT NULL AND (v.chunk IS NULL OR v.digest = '')
-"""
+# Under row-level security these are the bound tenant's own.
+_MISSING = f"{EMBEDDABLE} AND (v.chunk IS NULL OR v.digest = '')"
 _COUNT = f"SELECT count(*) {_MISSING}"
 _NEXT = f"""
     SELECT m.id, d.title, m.heading_path, m.text FROM (

@@ -107,3 +107,18 @@ def drop(number: int) -> int:
         cursor.execute(f"DROP INDEX IF EXISTS semantic_hnsw_{int(number)}")
         cursor.execute("DELETE FROM semantic_embedding_space WHERE id = %s", [number])
     return gone
+
+
+def bytes_of_vector(dimensions: int) -> int:
+    """What a vector of half-precision numbers takes in its row."""
+    return 8 + 2 * dimensions
+
+
+def bytes_of_graph(number: int) -> int:
+    """What a space's index takes, which is over the live vectors of all tenants."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(pg_relation_size(to_regclass(%s)), 0)",
+            [f"semantic_hnsw_{int(number)}"],
+        )
+        return int(cursor.fetchone()[0])
