@@ -402,7 +402,9 @@ FACTORIES: dict[type[Model], Callable[[str, str], Any]] = {
     User: a_user,
 }
 if apps.is_installed("knowledge.semantic"):
-    FACTORIES |= {ArmSwitch: an_arm_switch, apps.get_model("semantic", "EmbeddingSpace"): a_space}
+    from knowledge.semantic.models import EmbeddingSpace
+
+    FACTORIES |= {ArmSwitch: an_arm_switch, EmbeddingSpace: a_space}
 
 
 def one_of_everything(tenant: str, word: str) -> dict[type[Model], Any]:

@@ -97,7 +97,7 @@ class SearchArm(Protocol):
         ...
 
 
-class Speller(Protocol):
+class Speller(SearchArm, Protocol):
     """An arm that goes by words, and takes a word that occurs nowhere for one that does."""
 
     def respelled(self, view: SearchView, query: KnowledgeQuery) -> str:

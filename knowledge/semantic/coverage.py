@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import connection
@@ -73,7 +73,7 @@ def of_passages(numbers: Sequence[int], embedding: int) -> dict[int, VectorState
         return {number: VectorState(state) for number, state in cursor.fetchall()}
 
 
-def _counted(statement: str, values: dict[str, object]) -> Coverage:
+def _counted(statement: str, values: dict[str, Any]) -> Coverage:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         passages, vectors, outdated = cursor.fetchone()

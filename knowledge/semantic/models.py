@@ -8,6 +8,7 @@ tables under row-level security.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -33,6 +34,9 @@ class EmbeddingSpace(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     live_at = models.DateTimeField(null=True)
     retired_at = models.DateTimeField(null=True)
+
+    # Named because types are checked where the app is not installed.
+    objects: ClassVar[models.Manager[EmbeddingSpace]] = models.Manager()
 
     class Meta:
         db_table = "semantic_embedding_space"
@@ -70,6 +74,8 @@ class ChunkVector(models.Model):
     live = models.BooleanField()
     digest = models.BinaryField(max_length=32)
     vector = HalfVectorField()
+
+    objects: ClassVar[models.Manager[ChunkVector]] = models.Manager()
 
     class Meta:
         db_table = "semantic_chunk_vector"

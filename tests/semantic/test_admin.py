@@ -86,7 +86,7 @@ def test_nothing_foreign_and_nothing_that_runs(crawled: Callable[[], None]) -> N
 
 
 def test_whoever_may_do_everything_changes_nothing_here() -> None:
-    rows = {model: FACTORIES[model]("acme", "ours") for model in OURS}
+    rows: dict[Any, Any] = {model: FACTORIES[model]("acme", "ours") for model in OURS}
     everything = crawl.signed_in(make_operator("acme", "everything"))
     before = state_of_everything()
     for address in of_ours():
