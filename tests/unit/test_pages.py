@@ -113,6 +113,17 @@ def test_commands_in_a_sentence_are_commands(command: str) -> None:
     assert asked - known == set()
 
 
+def test_the_page_of_commands_has_each_of_ours() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    ours = {
+        name
+        for name, app in get_commands().items()
+        if str(app).partition(".")[0] in {"access", "artifacts", "knowledge", "config"}
+    }
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == ours
+
+
 @pytest.mark.parametrize(
     "target", sorted({t for _, span in _SPANS for t in re.findall(r"^make ([\w-]+)$", span)})
 )

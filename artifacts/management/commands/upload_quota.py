@@ -21,7 +21,7 @@ class Command(VerbatimCommand):
     )
 
     def arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--tenant", required=True)
+        parser.add_argument("--tenant", required=True, help="the tenant whose uploads these are")
         change = parser.add_mutually_exclusive_group()
         change.add_argument("--bytes", type=int, metavar="N", help="0 is no limit")
         change.add_argument("--default", action="store_true", help="what holds for all tenants")

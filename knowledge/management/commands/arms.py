@@ -27,10 +27,12 @@ class Command(VerbatimCommand):
     )
 
     def arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--tenant", required=True)
+        parser.add_argument("--tenant", required=True, help="the tenant whose corpus this is")
         change = parser.add_mutually_exclusive_group()
-        change.add_argument("--enable", choices=[SEMANTIC], metavar="ARM")
-        change.add_argument("--disable", choices=[SEMANTIC], metavar="ARM")
+        change.add_argument(
+            "--enable", choices=[SEMANTIC], metavar="ARM", help="measure it, and switch it on"
+        )
+        change.add_argument("--disable", choices=[SEMANTIC], metavar="ARM", help="without a reason")
         parser.add_argument(
             "--collection",
             type=Path,

@@ -33,7 +33,13 @@ class Command(VerbatimCommand):
     help = "Admits files, and all files in folders, into a tenant's corpus."
 
     def arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+        parser.add_argument(
+            "paths",
+            nargs="+",
+            type=Path,
+            metavar="PATH",
+            help="a file, or a folder with all below it",
+        )
         add_caller_arguments(parser)
         parser.add_argument(
             "--visibility",
@@ -49,6 +55,7 @@ class Command(VerbatimCommand):
             "--sensitivity",
             default=Sensitivity.INTERNAL.value,
             choices=[level.value for level in Sensitivity],
+            help="how sensitive they are: a key finds what is not above its ceiling",
         )
         parser.add_argument(
             "--resume", action="store_true", help="go on with what an earlier run left unfinished"

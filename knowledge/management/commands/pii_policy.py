@@ -25,7 +25,7 @@ class Command(VerbatimCommand):
     )
 
     def arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--tenant", required=True)
+        parser.add_argument("--tenant", required=True, help="the tenant whose corpus this is")
         change = parser.add_mutually_exclusive_group()
         change.add_argument(
             "--detect",

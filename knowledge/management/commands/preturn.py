@@ -24,10 +24,10 @@ class Command(VerbatimCommand):
     )
 
     def arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--tenant", required=True)
+        parser.add_argument("--tenant", required=True, help="the tenant whose corpus this is")
         change = parser.add_mutually_exclusive_group()
-        change.add_argument("--enable", action="store_true")
-        change.add_argument("--disable", action="store_true")
+        change.add_argument("--enable", action="store_true", help="measure it, and switch it on")
+        change.add_argument("--disable", action="store_true", help="without a reason")
         parser.add_argument(
             "--collection",
             type=Path,
