@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import RunSQL
 
 OPERATIONS_ROLE = "verbatim_operations"
 _OWN = "tenant_id = current_setting('verbatim.tenant', true)"
+# An attribute of the connection: the role and tenant of its transaction.
+_BINDING = "verbatim_binding"
+_UNBOUND = ("none", "")
 _BIND = "SELECT set_config('role', %s, true), set_config('verbatim.tenant', %s, true)"
-_BOUND = "SELECT current_setting('role'), coalesce(current_setting('verbatim.tenant', true), '')"
 
 
 @contextmanager
@@ -56,18 +58,27 @@ def snapshot_session(*, using: str = "default") -> Iterator[None]:
 @contextmanager
 def _bound(role: str, tenant_id: str, using: str) -> Iterator[None]:
     connection = connections[using]
+    wanted = (role, tenant_id)
+    # What the session around this one asked for; outside of any, nothing is bound.
+    outer: tuple[str, str] = getattr(connection, _BINDING, _UNBOUND)
     nested = connection.in_atomic_block
-    with transaction.atomic(using=using), connection.cursor() as cursor:
+    with transaction.atomic(using=using):
+        if wanted != outer:
+            _bind(connection, wanted)
+        setattr(connection, _BINDING, wanted)
+        try:
+            yield
+        finally:
+            setattr(connection, _BINDING, outer)
         # A local setting outlives the savepoint it was made in unless that is rolled back, so
         # a nested session puts back what it found; an outermost one ends with its transaction.
-        outer: tuple[Any, ...] | None = None
-        if nested:
-            cursor.execute(_BOUND)
-            outer = cursor.fetchone()
-        cursor.execute(_BIND, [role, tenant_id])
-        yield
-        if outer is not None:
-            cursor.execute(_BIND, outer)
+        if nested and wanted != outer:
+            _bind(connection, outer)
+
+
+def _bind(connection: BaseDatabaseWrapper, binding: tuple[str, str]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_BIND, binding)
 
 
 def tenant_isolation(table: str) -> RunSQL:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote_plus
@@ -170,7 +170,9 @@ def test_no_list_shows_or_finds_a_foreign_row() -> None:
         obj = foreign[address.model]
         listed = address.name.endswith("_changelist")
         for query in _queries(address.model, obj) if listed else ({}, {"q": FOREIGN}):
-            for method in (alice.get, alice.post):
+            # What is sent to a list with a form is an action, which has a test of its own.
+            methods = (alice.get,) if query.keys() - {"q"} else (alice.get, alice.post)
+            for method in methods:
                 response = method(address.path(), query, follow=True)
                 asked = [str(value) for value in query.values() if value != ""]
                 body = without(content(response), *asked).decode()
@@ -215,9 +217,11 @@ def test_no_picker_or_shortcut_finds_a_foreign_row() -> None:
                 )
                 assert response.status_code in {200, 403, 404}
                 assert FOREIGN not in response.content.decode()
+    anything = next(iter(foreign.values()))
     for kind in ContentType.objects.all():
-        for obj in foreign.values():
-            assert alice.get(f"/admin/r/{kind.pk}/{obj.pk}/").status_code == 404
+        model = kind.model_class()
+        obj = foreign.get(model, anything) if model else anything
+        assert alice.get(f"/admin/r/{kind.pk}/{obj.pk}/").status_code == 404
     for app in {model._meta.app_label for model in admin.site._registry}:
         response = alice.get(reverse("admin:app_list", args=[app]))
         assert FOREIGN not in response.content.decode()
@@ -286,18 +290,22 @@ def _posts(own: dict[type[Model], Any]) -> Iterator[tuple[str, str, dict[str, An
         yield f"{address.name}#{action}", address.path(), data | chosen
 
 
-def _changing(client: Client, own: dict[type[Model], Any]) -> dict[str, int]:
-    """What changed something when it was sent, each time put back, and what it was answered."""
+def _changing(
+    client: Client, own: dict[type[Model], Any], names: Container[str] | None = None
+) -> set[str]:
+    """What of these changed something when it was sent, each time put back; of all by default."""
     before = state_of_everything()
-    changed = {}
+    changed = set()
     for name, path, data in _posts(own):
+        if names is not None and name not in names:
+            continue
         with transaction.atomic():
             file = SimpleUploadedFile("new.md", b"# New\n\nSomething new.\n", "text/markdown")
             response = client.post(path, {**data, "upload": file})
             content(response)
             assert response.status_code < 500, name
             if state_of_everything() != before:
-                changed[name] = response.status_code
+                changed.add(name)
             transaction.set_rollback(True)
     return changed
 
@@ -305,9 +313,9 @@ def _changing(client: Client, own: dict[type[Model], Any]) -> dict[str, int]:
 def test_what_changes_something_is_known_and_a_viewer_changes_nothing() -> None:
     own = one_of_everything("acme", "ours")
     everything = signed_in(make_operator("acme", "everything"))
-    assert set(_changing(everything, own)) == set(CHANGES)
+    assert _changing(everything, own) == set(CHANGES)
     viewer = signed_in(make_operator("acme", "viewer", [OperatorPermission.VIEW]))
-    assert set(_changing(viewer, own)) == _needing(OperatorPermission.VIEW)
+    assert _changing(viewer, own) == _needing(OperatorPermission.VIEW)
 
 
 @pytest.mark.parametrize("permission", [p for p in OperatorPermission if p != "view"])
@@ -315,7 +323,8 @@ def test_every_change_takes_its_own_permission(permission: OperatorPermission) -
     own = one_of_everything("acme", "ours")
     allowed = [OperatorPermission.VIEW, permission]
     client = signed_in(make_operator("acme", "one", allowed))
-    assert set(_changing(client, own)) == _needing(*allowed)
+    # The others change nothing for somebody with every permission either.
+    assert _changing(client, own, CHANGES) == _needing(*allowed)
 
 
 def _needing(*permissions: OperatorPermission) -> set[str]:

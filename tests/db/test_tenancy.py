@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from uuid import uuid4
 import pytest
 from django.apps import apps
 from django.db import IntegrityError, ProgrammingError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from access.checks import database_roles
 from access.clock import now
@@ -209,6 +213,52 @@ def test_a_context_never_outlives_its_transaction(blob_root: Path) -> None:
             cursor.execute("SELECT current_setting('role'), current_setting('verbatim.tenant')")
             assert cursor.fetchone() == ("none", "acme")
     assert visible() == 0
+
+
+# A way into sessions: whom each is bound to, and whether it ends in an error that its parent catches.
+_NESTINGS: st.SearchStrategy[list[Any]] = st.recursive(
+    st.just([]),
+    lambda within: st.lists(
+        st.tuples(st.sampled_from(["", "acme", "globex"]), st.booleans(), within), max_size=3
+    ),
+    max_leaves=8,
+)
+
+
+def _bound_now() -> tuple[str, str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('role'), current_setting('verbatim.tenant', true)")
+        role, tenant = cursor.fetchone()
+        return role, tenant or ""
+
+
+@pytest.mark.django_db
+@given(_NESTINGS)
+@settings(max_examples=60, deadline=None)
+def test_however_sessions_are_nested_each_sees_its_own(nesting: list[Any]) -> None:
+    def go(sessions: list[Any], around: tuple[str, str]) -> None:
+        for tenant, fails, within in sessions:
+            own = ("none", tenant) if tenant else ("verbatim_operations", "")
+            session = tenant_session(tenant) if tenant else operations_session()
+            with contextlib.suppress(Stopped), session:
+                assert _bound_now() == own
+                go(within, own)
+                if fails:
+                    raise Stopped
+            assert _bound_now() == around
+
+    go(nesting, ("none", ""))
+
+
+@pytest.mark.django_db
+def test_a_session_within_one_of_the_same_tenant_binds_nothing() -> None:
+    with (
+        tenant_session("acme"),
+        CaptureQueriesContext(connection) as asked,
+        tenant_session("acme"),
+    ):
+        pass
+    assert [one["sql"].split()[0] for one in asked] == ["SAVEPOINT", "RELEASE"]
 
 
 def test_a_session_needs_a_tenant() -> None:
