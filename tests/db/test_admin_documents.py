@@ -218,6 +218,7 @@ def test_a_thicket_of_headings_is_cut_to_its_upper_levels(olga: Client) -> None:
     assert "900 deeper headings" in html
 
 
+@pytest.mark.long
 def test_five_thousand_passages_take_the_queries_of_five(olga: Client) -> None:
     small = make_document("acme", texts=["x"] * 5)
     big = make_document("acme", texts=[f"Passage {number}." for number in range(5_000)])

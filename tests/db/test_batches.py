@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -292,13 +293,8 @@ class Cut(Exception):
     """The process ends here."""
 
 
-@pytest.mark.django_db
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(
+# After any failures and interruptions a resume completes it, and every report adds up.
+interrupted = given(
     words=st.lists(
         st.sampled_from(["zebra", "zebra", "holdback", "keepout"]), min_size=1, max_size=9
     ),
@@ -307,15 +303,38 @@ class Cut(Exception):
     cuts=st.sets(st.integers(0, 12), max_size=3),
     embeds=st.booleans(),
 )
-def test_the_report_partitions_whatever_fails_and_wherever_it_is_cut_off(  # noqa: PLR0917
-    blob_root: Path,
+patiently = partial(
+    settings,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("blob_root")
+@patiently(max_examples=8)
+@interrupted
+def test_the_report_partitions_whatever_fails_and_wherever_it_is_cut_off(**drawn: Any) -> None:
+    completes_and_adds_up(**drawn)
+
+
+@pytest.mark.long
+@pytest.mark.django_db
+@pytest.mark.usefixtures("blob_root")
+@patiently(max_examples=200)
+@interrupted
+def test_the_report_partitions_at_length(**drawn: Any) -> None:
+    completes_and_adds_up(**drawn)
+
+
+def completes_and_adds_up(
     words: list[str],
     sizes: list[int],
     failing: list[str | None],
     cuts: set[int],
+    *,
     embeds: bool,
 ) -> None:
-    """After any failures and interruptions a resume completes it, and every report adds up."""
     sink = FakeVectors()
     ingestor, _, _ = embedding_ingestor(
         lambda call: failing[call - 1] if call <= len(failing) else None, sink

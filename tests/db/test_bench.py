@@ -178,6 +178,7 @@ class TestAdmin:
 
 
 class TestGenerate:
+    @pytest.mark.long
     def test_a_corpus_that_the_search_takes_for_its_own(
         self, sources: Path, blob_root: Path
     ) -> None:

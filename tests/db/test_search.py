@@ -214,7 +214,7 @@ def _words(text: str) -> list[str]:
 
 @pytest.mark.usefixtures("corpus")
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(text=TEXT)
 @example(text="1e400 ' \\' ''")

@@ -541,5 +541,5 @@ class JournalTest(TestCase):
     def test_it(self) -> None:
         run_state_machine_as_test(
             Journal,
-            settings=hypothesis_settings(max_examples=15, stateful_step_count=15, deadline=None),
+            settings=hypothesis_settings(max_examples=8, stateful_step_count=12, deadline=None),
         )

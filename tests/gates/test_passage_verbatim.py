@@ -113,7 +113,7 @@ def test_hostile_texts_stay_what_they_are(blob_root: Path, filename: str, piece:
 
 
 @settings(
-    max_examples=25,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -95,11 +95,27 @@ def test_after_retitles_and_new_versions(corpus: dict[str, UUID]) -> None:
         assert_reproduces(result)
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)))
+LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60))
+
+
+@given(LINES)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_whatever_the_text_says(blob_root: Path, lines: list[str]) -> None:
+    reproduces_a_search_of(lines)
+
+
+@pytest.mark.long
+@given(LINES)
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_the_text_says_at_length(blob_root: Path, lines: list[str]) -> None:
+    reproduces_a_search_of(lines)
+
+
+def reproduces_a_search_of(lines: list[str]) -> None:
     text = "\n\n".join(["The zebra stands first.", *lines])
     admit(text, title=f"zebra {hashlib.sha256(text.encode()).hexdigest()[:8]}")
     assert_reproduces(ask("where does the zebra stand"))

@@ -281,7 +281,10 @@ def _list(world: World, asker: Asker) -> None:
     assert set(listed) == {k.document_id for k in world.documents if asker.sees(k)}, asker
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed",
+    [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)],
+)
 def test_callers_see_exactly_what_the_oracle_says(blob_root: Path, seed: int) -> None:
     world = _world(seed, documents=24)
     for _ in range(14):

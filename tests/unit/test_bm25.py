@@ -59,6 +59,7 @@ def test_positions_keep_to_the_limits_of_a_tsvector() -> None:
     assert late.tsvector == "'valve':16383D"
 
 
+@pytest.mark.long
 def test_a_heading_of_a_million_words_stays_within_bounds() -> None:
     words = " ".join(f"w{i}" for i in range(200_000))
     made = row(words, words, words)

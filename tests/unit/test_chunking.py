@@ -166,7 +166,7 @@ document = st.tuples(
 ).map(lambda each: each[0] + "".join(each[1]))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(document, st.sampled_from([*PROFILES.values(), *SMALL_PROFILES]))
 def test_every_line_is_somewhere_once_and_in_order(text: str, profile: ChunkingProfile) -> None:
     for media_type in (MARKDOWN, PLAIN, CSV):

@@ -37,13 +37,13 @@ def told(tokens: list) -> list[Told]:  # type: ignore[type-arg]
     return kept
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 @given(document)
 def test_documents(text: str) -> None:
     assert told(block_tokens(text)) == as_the_library_does(text)
 
 
-@settings(deadline=None, max_examples=1_000)
+@settings(deadline=None, max_examples=400)
 @given(
     st.lists(
         st.sampled_from(
