@@ -29,7 +29,7 @@ from django.db import connection
 from access.models import ApiKey
 from access.tenancy import tenant_session
 from artifacts.uploads import LARGEST_PIECE
-from knowledge.adapters.database import lock_document, lock_for_deletion
+from knowledge.adapters.database import lock_for_deletion
 from knowledge.models import Document, IngestJob, KnowledgeEvent
 from tests.faults.test_kills import SOURCE, Stage, stage
 from tests.serving import Serving, serving
@@ -70,6 +70,18 @@ def waiting_for_a_lock() -> int:
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
         return int(cursor.fetchone()[0])
+
+
+@contextlib.contextmanager
+def locked(document_id: UUID) -> Iterator[None]:
+    """Whoever commits a version of the document waits for the end of the block."""
+    aside = connection.copy()
+    try:
+        with aside.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [str(document_id)])
+        yield
+    finally:
+        aside.close()
 
 
 def refused(web: Serving) -> bool:
@@ -331,8 +343,7 @@ def test_a_worker_that_is_told_to_end_loses_no_job(stage: Stage, told: signal.Si
     """SIGTERM: it finishes what it has begun. SIGQUIT: another one does."""
     document = admit(NOTE, source=SOURCE).document_id
     stage.work()
-    with tenant_session("acme"):
-        lock_document(document)  # which whoever commits a version of it waits for
+    with locked(document):
         job = stage.ingest(content=NOTE + "\nAnd by day.\n", source=replace(SOURCE, version="r1"))
         eventually(lambda: waiting_for_a_lock() == 1)
         assert stage._worker is not None
