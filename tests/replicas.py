@@ -35,11 +35,11 @@ class Replica:
 
     def pause(self) -> None:
         """What is committed from now on arrives, and is not shown."""
-        self._tell("SELECT pg_wal_replay_pause()")
+        self.tell("SELECT pg_wal_replay_pause()")
         self._wait("SELECT pg_get_wal_replay_pause_state() = 'paused'")
 
     def resume(self) -> None:
-        self._tell("SELECT pg_wal_replay_resume()")
+        self.tell("SELECT pg_wal_replay_resume()")
         self.catch_up()
 
     def catch_up(self) -> None:
@@ -56,7 +56,8 @@ class Replica:
     def start(self) -> None:
         embedded._start_postgres(self.places)
 
-    def _tell(self, statement: str, *given: Any) -> Any:
+    def tell(self, statement: str, *given: Any) -> Any:
+        """The first value that it answers its superuser."""
         with psycopg.connect(
             host=str(self.places.postgres_sockets), user=embedded.SUPERUSER, autocommit=True
         ) as server:
@@ -65,7 +66,7 @@ class Replica:
 
     def _wait(self, statement: str, *given: Any) -> None:
         until = time.monotonic() + _PATIENCE_SECONDS
-        while not self._tell(statement, *given):
+        while not self.tell(statement, *given):
             assert time.monotonic() < until, statement
             time.sleep(0.01)
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from django.db import connections, transaction
+from django.core.management import call_command
+from django.db import connection, connections, transaction
 
 from access.tenancy import operations_session, tenant_session
 from access.trust import OriginTrust, Scope
@@ -233,6 +235,10 @@ def test_on_the_replica_nobody_sees_another_tenant_and_nobody_writes(
         Chunk.objects.using(ALIAS).update(text="x")
 
 
+def test_its_role_is_looked_at_like_that_of_the_primary(server: Server) -> None:
+    call_command("check", databases=[ALIAS])
+
+
 def test_while_it_is_away_the_primary_answers_and_then_it_does_again(
     server: Server, looking: KnowledgeStore
 ) -> None:
@@ -295,7 +301,13 @@ def test_a_web_process_uses_it_says_so_and_goes_on_without_it(
             assert len(answer.json()["passages"]) == 1
             return time.monotonic() - started
 
-        search()
+        with ThreadPoolExecutor(12) as pool:
+            list(pool.map(lambda _: search(), range(24)))
+        held = server.tell(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = %s",
+            connection.settings_dict["NAME"],
+        )
+        assert 1 <= held <= 4
         ready = client.get("/readyz")
         assert ready.status_code == 200
         assert ready.json()["replica"]["status"] == "ok"
@@ -310,5 +322,5 @@ def test_a_web_process_uses_it_says_so_and_goes_on_without_it(
             server.start()
         roll_up()
         told = client.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text
-        assert 'verbatim_searches_on_replica_total{tenant="acme"} 1.0' in told
+        assert 'verbatim_searches_on_replica_total{tenant="acme"} 24.0' in told
         assert 'verbatim_searches_fell_back_total{tenant="acme"} 10.0' in told
