@@ -19,7 +19,7 @@ PRODUCTION := DATABASE_URL=postgresql://verbatim_app@db.invalid/verbatim \
 	SECRET_KEY=not-a-secret-but-long-enough-to-be-taken-for-one-0123456789-abcdefghij DEBUG=false
 
 .PHONY: run test test-long test-faults test-without-extra lint lint-format lint-code lint-types lint-imports \
-	lint-templates lint-django lint-dependencies format lock clean
+	lint-templates lint-django lint-dependencies format lock audit clean
 
 run: $(STAMP)
 	@$(PY) manage.py up
@@ -85,6 +85,13 @@ format: $(STAMP)
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-annotate --all-extras --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-annotate --extra s3 --constraint requirements.lock \
+		--output-file config/deploy/server.lock pyproject.toml
+
+# Asks a public service about every distribution in the lock, by name: nothing else here does.
+audit: $(STAMP)
+	UV=$(BIN)/uv config/deploy/audit.sh requirements.lock
 
 # What can be made again. The data under var/ stays.
 clean:

