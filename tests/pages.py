@@ -21,6 +21,8 @@ LANGUAGES = frozenset({"sh", "python", "json", "text"})
 """What a block may be: commands, a program, JSON, or anything else, output included."""
 
 ELSEWHERE: dict[tuple[str, str], str] = {
+    # One by one, because they do not end by themselves.
+    ("README.md", "python manage.py migrate"): "tests/e2e/test_pages.py",
     ("docs/backup.md", ""): "tests/db/test_backup.py",
     ("docs/agent-loop.md", ""): "tests/e2e/test_client.py",
     ("docs/mcp.md", "claude mcp add"): "tests/e2e/test_mcp.py",
@@ -30,7 +32,6 @@ ELSEWHERE: dict[tuple[str, str], str] = {
 NOT_RUN: dict[tuple[str, str], str] = {
     ("README.md", "make run"): "it installs first; what it starts is started for these tests",
     ("docs/mcp.md", "from agents import Agent"): "needs openai-agents, which is no part of this",
-    ("README.md", "python manage.py migrate"): "needs servers of one's own; `up` does the same",
 }
 """Blocks that no test runs, and why."""
 

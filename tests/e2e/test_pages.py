@@ -7,14 +7,18 @@ shows as output has to be of the shape of what is printed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from config.embedded import kill_and_remove
@@ -33,6 +37,7 @@ from tests.pages import (
 
 pytestmark = pytest.mark.long
 
+_README = ROOT / "README.md"
 _MARK = "::block "
 _END = "END OF THE PROGRAM"
 _PATIENCE_SECONDS = 900
@@ -139,5 +144,66 @@ def test_what_a_page_says_is_what_happens(page: str, clone: Clone, tmp_path: Pat
 
 
 def test_the_start_prints_what_the_readme_shows(clone: Clone) -> None:
-    [shown] = [block for block in blocks(PAGES[0]) if "Verbatim is running." in block.text]
+    [shown] = [block for block in blocks(_README) if "Verbatim is running." in block.text]
     assert output_pattern(clone.here(shown.text)).fullmatch(clone.printed())
+
+
+def test_the_processes_of_a_server_run_as_the_readme_says(clone: Clone, tmp_path: Path) -> None:
+    """On servers that are somebody else's: those of the clone, named by their addresses."""
+    places = Places.of(clone.var)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    environment = {
+        **clone.environment(),
+        "PATH": f"{clone.folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "DATABASE_URL": places.database_url(),
+        "REDIS_URL": places.redis_url(),
+        "SECRET_KEY": "x" * 60,
+        "VERBATIM_PUBLIC_URL": f"http://localhost:{port}",
+        "VERBATIM_VAR": str(tmp_path / "var"),
+        "UVICORN_PORT": str(port),
+    }
+    (tmp_path / "var").mkdir()
+    [block] = [block for block in blocks(_README) if block.text.startswith("python manage.py mig")]
+    commands = [line.partition("#")[0].split() for line in block.text.splitlines()]
+    assert [command[0] for command in commands] == [
+        "python",
+        "python",
+        "uvicorn",
+        "celery",
+        "celery",
+    ]
+    for command in commands[:2]:
+        subprocess.run(command, cwd=clone.folder, env=environment, check=True, capture_output=True)
+
+    for command in commands[2:]:
+        _start_and_end(command, environment, clone, tmp_path / f"{command[-1]}.log")
+
+
+def _start_and_end(
+    command: list[str], environment: dict[str, str], clone: Clone, log: Path
+) -> None:
+    def is_up() -> bool:
+        if process.poll() is not None:
+            return True
+        if command[0] == "celery":
+            told = {"worker": " ready.", "beat": "beat: Starting"}[command[-1]]
+            return told in log.read_text(errors="replace")
+        with contextlib.suppress(httpx.HTTPError):
+            answer = httpx.get(f"{environment['VERBATIM_PUBLIC_URL']}/readyz", timeout=30)
+            return answer.status_code == 200
+        return False
+
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=clone.folder, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        clone.wait(is_up)
+        assert process.poll() is None, log.read_text()
+        process.terminate()
+        assert process.wait(60) in {0, -signal.SIGTERM}, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
