@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -481,7 +481,9 @@ class KnowledgeStore:
         self, tenant: str | None = None, *, on_progress: OnKind = ignore_kinds
     ) -> CorpusReport:
         """Looks whether all that is stored is what was once written; see `verify_corpus`."""
-        return verify_corpus(self.ingestor.extractors, tenant=tenant, on_progress=on_progress)
+        return verify_corpus(
+            self.ingestor.extractors, self.vectors, tenant=tenant, on_progress=on_progress
+        )
 
     def release_chunk(self, chunk_id: str, operator: Principal, *, reason: str) -> Chunk:
         """Lets a quarantined passage into the corpus."""
@@ -593,10 +595,17 @@ class KnowledgeStore:
         dry_run: bool = False,
         on_progress: OnProgress = untold,
     ) -> Imported:
-        """Takes in what `export_corpus` wrote, or refuses and changes nothing; see `import_corpus`."""
-        return import_corpus(
+        """Takes in what `export_corpus` wrote, or refuses and changes nothing; see `import_corpus`.
+
+        Vectors are not in an archive: `without_vector` says how many are to be made.
+        """
+        done = import_corpus(
             source, self.ingestor.stemmer, dry_run=dry_run, actor=actor, on_progress=on_progress
         )
+        if self.filler is None or dry_run:
+            return done
+        missing = {tenant: self.filler.missing(tenant) for tenant in done.tenants}
+        return replace(done, without_vector=missing)
 
 
 def _rechunked(result: RechunkResult) -> BulkOutcome:

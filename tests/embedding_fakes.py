@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
-from knowledge.core.types import PassageVector
+from knowledge.core.types import KeptVector, PassageVector
 from knowledge.models import Chunk
 
 Vectors = list[list[float]]
@@ -105,3 +105,16 @@ class FakeVectors:
 
     def held(self, numbers: Sequence[int]) -> int:
         return sum(number in self.vectors for number in numbers)
+
+    def kept(self, chunk_set: UUID) -> list[KeptVector]:
+        numbers = Chunk.objects.filter(chunk_set=chunk_set).values_list("pk", flat=True)
+        return [
+            KeptVector(
+                chunk=number,
+                digest=b"" if chunk_set in self.outdated else self.vectors[number].digest,
+                space=self.published.get(chunk_set),
+                live=chunk_set in self.published and chunk_set not in self.retired,
+            )
+            for number in sorted(numbers)
+            if number in self.vectors
+        ]

@@ -65,6 +65,11 @@ def embedded_text(title: str, passage: Passage) -> str:
     return "\n".join((title, *passage.heading_path, passage.text))
 
 
+def digest_of(tenant_id: str, text: str) -> bytes:
+    """Says what a vector is of: of no two tenants' texts, though they be equal, the same."""
+    return hashlib.sha256(frame(tenant_id, text)).digest()
+
+
 def embed_passages(
     embedding: Embedding, tenant_id: str, title: str, passages: Sequence[Passage]
 ) -> Embedded:
@@ -77,7 +82,7 @@ def embed_passages(
     if not passages:
         return Embedded(model=embedder.model, vectors=())
     texts = [embedded_text(title, passage) for passage in passages]
-    digests = [hashlib.sha256(frame(tenant_id, text)).digest() for text in texts]
+    digests = [digest_of(tenant_id, text) for text in texts]
     with tenant_session(tenant_id):
         known = dict(embedding.vectors.known(digests, model=embedder.model))
     known |= _embedded(embedder, dict(zip(digests, texts, strict=True)), known)

@@ -13,6 +13,7 @@ from knowledge.core.types import (
     EmbedReport,
     ExtractedDocument,
     InstructionMatch,
+    KeptVector,
     PassageVector,
     SecretFinding,
     Structure,
@@ -156,6 +157,10 @@ class VectorSink(Protocol):
 
     def held(self, numbers: Sequence[int]) -> int:
         """How many vectors there are of these chunks, by number, whether they still exist or not."""
+        ...
+
+    def kept(self, chunk_set: UUID) -> Sequence[KeptVector]:
+        """What is kept beside the vectors of a chunk set, of every model."""
         ...
 
 

@@ -470,6 +470,20 @@ class PassageVector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptVector:
+    """What is kept beside a vector: of which chunk it is, of which words and where it is found.
+
+    `digest` is empty when the passage reads otherwise by now, and `space` `None` before it is
+    published.
+    """
+
+    chunk: int
+    digest: bytes
+    space: int | None
+    live: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedReport:
     """How far a tenant's vectors of one model are: `missing` includes passages whose title or text
     is another by now; `failure` says why the embedder stopped it, when it did."""

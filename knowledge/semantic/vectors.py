@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from knowledge.core.types import PassageVector
+from knowledge.core.types import KeptVector, PassageVector
 from knowledge.semantic import spaces
 
 _WRITE = """
@@ -99,6 +99,19 @@ class PostgresVectors:
                 [list(numbers)],
             )
             return int(cursor.fetchone()[0])
+
+    def kept(self, chunk_set: UUID) -> list[KeptVector]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT v.chunk, v.digest, v.space, v.live FROM semantic_chunk_vector v"
+                " JOIN knowledge_chunk c ON c.id = v.chunk WHERE c.chunk_set_id = %s"
+                " ORDER BY v.chunk, v.embedding",
+                [chunk_set],
+            )
+            return [
+                KeptVector(chunk=chunk, digest=bytes(digest), space=space, live=live)
+                for chunk, digest, space, live in cursor.fetchall()
+            ]
 
     def _update(self, change: str, chunk_sets: Sequence[UUID], **values: Any) -> None:
         with connection.cursor() as cursor:

@@ -69,13 +69,17 @@ _ROOM: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an archive came to: rows that are new here and rows that were here, table by table."""
+    """What an archive came to: rows that are new here and rows that were here, table by table.
+
+    `without_vector` says of each tenant how many passages have none here, where there is an embedder.
+    """
 
     tenants: tuple[str, ...]
     new: Mapping[str, int]
     kept: Mapping[str, int]
     original_bytes: int
     dry_run: bool
+    without_vector: Mapping[str, int] = field(default_factory=dict)
 
 
 def import_corpus(

@@ -84,6 +84,20 @@ def test_a_rescoped_document_is_found_by_meaning_where_it_is_now() -> None:
     assert texts(ask("automobile")) == ["The car waits behind the house."]
 
 
+def test_vectors_of_former_versions_are_rescoped_as_well() -> None:
+    first = admit("# Garage\n\nThe car waits.\n")
+    before = moment()
+    admit("# Garden\n\nThe tree bends.\n", document_id=first.document_id)
+    assert texts(ask("automobile", by=principal("bob"), as_of=before)) == ["The car waits."]
+    private = DocumentChange(visibility=Visibility.PRINCIPAL, origin_trust=OriginTrust.USER)
+    store().update(first.document_id, principal(), private)
+    with operations_session():
+        (of_alice,) = VisibilitySpace.objects.filter(visibility=Visibility.PRINCIPAL)
+    assert {row["space"] for row in rows()} == {of_alice.pk}
+    assert texts(ask("automobile", by=principal("bob"), as_of=before)) == []
+    assert texts(ask("automobile", as_of=before)) == ["The car waits."]
+
+
 def test_another_title_is_embedded_in_time(semantic: Semantic) -> None:
     done = admit(CAR)
     retitled = DocumentChange(title="The couch", origin_trust=OriginTrust.USER)
@@ -205,6 +219,29 @@ def test_a_rechunking_hides_the_former_vectors_and_shows_the_new(semantic: Seman
         expected = set(live.chunks.values_list("pk", flat=True))
     assert {row["chunk"] for row in rows() if row["live"]} == expected
     assert len(semantic.embedder.embedded) >= before
+
+
+WRONG = {
+    "vector that is live or not, wrongly": "live = NOT live",
+    "vector in another space": "space = space + 1",
+    "vector of other words": "digest = sha256('other words')",
+}
+
+
+@pytest.mark.parametrize("problem", WRONG)
+def test_a_verification_of_the_corpus_looks_at_vectors(problem: str) -> None:
+    first = admit("# Garage\n\nThe car waits.\n")
+    admit("# Garden\n\nThe tree bends.\n", document_id=first.document_id)
+    retitled = DocumentChange(title="Couch", origin_trust=OriginTrust.USER)
+    store().update(first.document_id, principal(), retitled)
+    assert store().verify_corpus("acme").clean, "what is outdated is made anew in time"
+    store().embed(OLGA)
+    assert store().verify_corpus("acme").clean
+    with operations_session(), connection.cursor() as cursor:
+        cursor.execute(f"UPDATE semantic_chunk_vector SET {WRONG[problem]} WHERE NOT live")
+        former = Chunk.objects.get(chunk_set__version__version=1).chunk_id
+    report = store().verify_corpus("acme")
+    assert [(one.problem, one.of) for one in report.findings] == [(problem, former)]
 
 
 def _without_embedding() -> Any:

@@ -11,21 +11,25 @@ from typing import Final
 from artifacts import store as artifacts
 from artifacts.errors import BlobDamaged, BlobMissing
 from artifacts.models import ArtifactOrigin, SourceDescriptor
+from knowledge.adapters.embedding import digest_of, embedded_text
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.extractors.media_types import decide
 from knowledge.core import fingerprint
 from knowledge.core.errors import Refused
 from knowledge.core.normalising import NORMALISER_VERSION, normalised
-from knowledge.core.types import ChunkSetState, Verdict
+from knowledge.core.ports import VectorSink
+from knowledge.core.types import ChunkSetState, KeptVector, Verdict
 from knowledge.lifecycle.corpus.findings import Check, Problem
 from knowledge.models import Chunk, ChunkIndex, ChunkSet, DocumentVersion
 
 _CHUNKS_AT_ONCE: Final = 500
 
 
-def checks(extractors: Extractors, unchecked: Counter[str]) -> tuple[Check, ...]:
+def checks(
+    extractors: Extractors, vectors: VectorSink | None, unchecked: Counter[str]
+) -> tuple[Check, ...]:
     """`unchecked` counts the chunk sets whose extractor is not installed."""
-    passages = _Passages(extractors, unchecked)
+    passages = _Passages(extractors, vectors, unchecked)
     return (
         Check(
             kind="version",
@@ -80,6 +84,7 @@ class _Text:
 @dataclass(frozen=True, slots=True)
 class _Passages:
     extractors: Extractors
+    vectors: VectorSink | None
     unchecked: Counter[str]
 
     def look(self, chunk_set: ChunkSet) -> Iterator[Problem]:
@@ -101,6 +106,8 @@ class _Passages:
             last = chunk.end
         yield from _counts(chunk_set, version, counted)
         yield from _index(chunk_set, version, live=live)
+        if self.vectors is not None:
+            yield from _vectors(self.vectors.kept(chunk_set.pk), chunk_set, version, live=live)
 
     def _text_of(
         self, chunk_set: ChunkSet, version: DocumentVersion
@@ -166,3 +173,20 @@ def _index(chunk_set: ChunkSet, version: DocumentVersion, *, live: bool) -> Iter
     space = version.document.space_id
     for row in rows.exclude(space=space).only("chunk__chunk_id"):
         yield Problem(problem="index row in another space", of=row.chunk.chunk_id)
+
+
+def _vectors(
+    kept: Sequence[KeptVector], chunk_set: ChunkSet, version: DocumentVersion, *, live: bool
+) -> Iterator[Problem]:
+    """One that is missing is no problem: it is made in time, by what gives vectors to what has none."""
+    document = version.document
+    chunks = Chunk.objects.filter(chunk_set=chunk_set).in_bulk([one.chunk for one in kept])
+    for one in kept:
+        chunk = chunks[one.chunk]
+        if one.live != live:
+            yield Problem(problem="vector that is live or not, wrongly", of=chunk.chunk_id)
+        if one.space != document.space_id:
+            yield Problem(problem="vector in another space", of=chunk.chunk_id)
+        text = embedded_text(document.title, chunk)
+        if one.digest and one.digest != digest_of(document.tenant_id, text):
+            yield Problem(problem="vector of other words", of=chunk.chunk_id)

@@ -10,6 +10,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from access.tenancy import operations_session
 from knowledge.adapters.extractors import Extractors
+from knowledge.core.ports import VectorSink
 from knowledge.lifecycle.corpus import documents, originals, records
 from knowledge.lifecycle.corpus.findings import (
     MOST_NAMED,
@@ -32,6 +33,7 @@ def ignore_kinds(kind: str, done: int, total: int) -> None:
 
 def verify_corpus(
     extractors: Extractors,
+    vectors: VectorSink | None,
     *,
     tenant: str | None = None,
     on_progress: OnKind = ignore_kinds,
@@ -45,7 +47,7 @@ def verify_corpus(
     report = CorpusReport()
     for check in (
         *originals.CHECKS,
-        *documents.checks(extractors, report.unchecked),
+        *documents.checks(extractors, vectors, report.unchecked),
         *records.CHECKS,
     ):
         _verify(check, tenant, report, on_progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,23 @@ class Command(VerbatimCommand):
                 "new": dict(done.new),
                 "kept": dict(done.kept),
                 "original_bytes": done.original_bytes,
+                "without_vector": dict(done.without_vector),
             },
-            f"{_outcome(done)}: {done.new['documents']} documents are new,"
-            f" {done.kept['documents']} were here.",
+            "\n".join(_told(done)),
         )
+
+
+def _told(done: Imported) -> Iterator[str]:
+    yield (
+        f"{_outcome(done)}: {done.new['documents']} documents are new,"
+        f" {done.kept['documents']} were here."
+    )
+    for tenant, missing in done.without_vector.items():
+        if missing:
+            yield (
+                f"{missing:,} passages of {tenant} have no vector yet. The workers make them, or at"
+                f" once `manage.py embed --tenant {tenant}`."
+            )
 
 
 def _outcome(done: Imported) -> str:
