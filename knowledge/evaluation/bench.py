@@ -22,6 +22,7 @@ from access.tenancy import tenant_session
 from artifacts.files import open_regular
 from knowledge.adapters.extractors import Extractors
 from knowledge.adapters.tokens import TiktokenCounter
+from knowledge.core.errors import NoEmbedder
 from knowledge.core.normalising import normalise
 from knowledge.core.scope import resolve_scope
 from knowledge.core.types import KnowledgeQuery
@@ -50,6 +51,7 @@ BUDGETS: Final = (3_000, 6_000, CANDIDATE_BUDGET, 24_000, 48_000)
 _SEED: Final = 7
 _SHORTEST_QUESTION, _LONGEST_QUESTION, _MEAN_BEYOND = 3, 25, 5
 _MEGABYTE: Final = 1e6
+_QUESTIONS: Final = 20
 _READY: Final = "A sentence of plain words, so that everything is loaded before the clock starts."
 
 
@@ -246,13 +248,15 @@ class Conditions:
 
     `cold`: every question for the first time, right after whoever measures has emptied the caches.
     `http`: through a web process. `curve`: the overlap at several budgets of candidates. `peers`:
-    what a user would pick instead, in the same run.
+    what a user would pick instead, in the same run. `meaning`: with the semantic arm as well, once
+    every passage is embedded, which takes as long as it takes.
     """
 
     cold: bool = False
     http: bool = False
     curve: bool = False
     peers: bool = False
+    meaning: bool = False
 
 
 NOTHING_ELSE: Final = Conditions()
@@ -283,6 +287,8 @@ def bench_search(
     """
     people = people_s_questions(sources)
     told: dict[str, Any] = {"tenant": tenant_id, "questions": questions, "clients": clients}
+    if also.meaning:
+        told["embedding"] = _embedded(store, tenant_id)
     told["viewers"] = {}
     for name, viewer in viewers(tenant_id).items():
         asked = mixed(people, questions_of(viewer, questions), questions)
@@ -297,6 +303,10 @@ def bench_search(
         if also.cold:
             measured["cold_ms"] = unread
         measured["latency_ms"] = spread_of(_of_clients(store, viewer, asked, clients))
+        if also.meaning:
+            both = replace(store, searcher=replace(store.searcher, switched=frozenset()))
+            latencies(both, viewer, asked)
+            measured["meaning_ms"] = spread_of(latencies(both, viewer, asked))
         if also.http:
             measured["http_ms"] = _over_http(viewer, asked, clients)
         overlaps = {}
@@ -309,6 +319,36 @@ def bench_search(
             measured["peers_ms"] = _of_peers(viewer, asked, track)
         told["viewers"][name] = {"chunks": _visible(viewer), **measured}
     return told
+
+
+def _embedded(store: KnowledgeStore, tenant_id: str) -> dict[str, float]:
+    """Gives every passage a vector; how many a second, what a question takes, and the graph's bytes.
+
+    Raises `NoEmbedder`.
+    """
+    if store.ingestor.embedding is None:
+        raise NoEmbedder
+    from knowledge.semantic import spaces  # noqa: PLC0415 - an app that is installed now
+
+    embedder = store.ingestor.embedding.current()
+    embedder.embed([_READY])  # the model is read
+    started = time.perf_counter()
+    report = store.embed(Principal.for_operator(tenant_id, "bench"))[0]
+    seconds = time.perf_counter() - started
+    times = []
+    for _ in range(_QUESTIONS):
+        started = time.perf_counter()
+        embedder.embed_question(_READY)
+        times.append((time.perf_counter() - started) * 1_000)
+    live = spaces.live()
+    return {
+        "passages": report.embedded,
+        "missing": report.missing,
+        "seconds": round(seconds, 1),
+        "passages_per_second": _rate(report.embedded, seconds),
+        "question_ms": spread_of(times)["p50"],
+        "graph_bytes": spaces.bytes_of_graph(live.number) if live else 0,
+    }
 
 
 def _over_http(viewer: Viewer, questions: Sequence[str], clients: int) -> dict[str, float]:

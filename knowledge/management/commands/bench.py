@@ -42,6 +42,10 @@ def ordinary_texts(collection: Path) -> list[str]:
     return [document.text for document in documents_of(collection / "corpus.jsonl")]
 
 
+# What else `bench search` measures.
+_ALSO = ("cold", "http", "curve", "peers", "meaning")
+
+
 class Command(VerbatimCommand):
     help = "Measures ingest and search; what it writes is in tenants named bench-..."
 
@@ -53,6 +57,11 @@ class Command(VerbatimCommand):
         search.add_argument("--questions", type=int, default=150)
         search.add_argument("--clients", type=int, default=1, help="processes asking at once")
         search.add_argument("--curve", action="store_true", help="overlap at several budgets")
+        search.add_argument(
+            "--meaning",
+            action="store_true",
+            help="with the semantic arm too: all is embedded first",
+        )
         search.add_argument("--http", action="store_true", help="through a web process as well")
         search.add_argument("--peers", action="store_true", help="OR + ts_rank and tantivy as well")
         search.add_argument(
@@ -140,9 +149,7 @@ class Command(VerbatimCommand):
                     tenant_id,
                     questions=options["questions"],
                     clients=options["clients"],
-                    also=bench.Conditions(
-                        **{name: options[name] for name in ("cold", "http", "curve", "peers")}
-                    ),
+                    also=bench.Conditions(**{name: options[name] for name in _ALSO}),
                     sources=options["sources"],
                     track=track,
                 )
@@ -286,7 +293,11 @@ def _search_table(told: dict[str, Any]) -> str:
     rows = []
     for name, viewer in told["viewers"].items():
         times = {"warm": viewer["latency_ms"]}
-        times |= {kind: viewer[f"{kind}_ms"] for kind in ("cold", "http") if f"{kind}_ms" in viewer}
+        times |= {
+            kind: viewer[f"{kind}_ms"]
+            for kind in ("cold", "http", "meaning")
+            if f"{kind}_ms" in viewer
+        }
         times |= viewer.get("peers_ms", {})
         for kind, spread in times.items():
             overlap = f"{viewer['overlap_at_10']:.3f}" if kind == "warm" else ""
@@ -294,6 +305,12 @@ def _search_table(told: dict[str, Any]) -> str:
             rows.append([name, f"{viewer['chunks']:,}", kind, *figures_of, overlap])
     columns = ["viewer", "chunks", "", "p50 ms", "p95 ms", "max ms", "overlap@10"]
     lines = [figures(f"{told['questions']} questions, {told['clients']} at once", columns, rows)]
+    if of := told.get("embedding"):
+        lines.append(
+            f"{of['passages']:,} passages embedded in {of['seconds']} s: {of['passages_per_second']}"
+            f" a second; a question takes {of['question_ms']} ms, the graph"
+            f" {of['graph_bytes'] / 1e6:.1f} MB."
+        )
     for name, viewer in told["viewers"].items():
         if curve := viewer.get("overlap_by_budget"):
             lines.append(f"{name}: " + ", ".join(f"{b:,}: {share}" for b, share in curve.items()))
