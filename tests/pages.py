@@ -66,6 +66,7 @@ ID=$(.venv/bin/python manage.py ingest pump.md {_ADMIT}{_ID})
 """What a page takes as given, as commands: variables that it names, files that it speaks of."""
 
 PLACEHOLDERS: dict[str, dict[str, str]] = {
+    "docs/sizing.md": {"1000 10000 50000": "50 100", "FOLDER": "tests/corpus/documents"},
     "docs/deletion.md": {"DOCUMENT_ID": '"$WOMBAT"', "ORIGINAL.md": "wombat.md"},
 }
 """Words of a page that stand for something of the reader's, and what they are in the test."""
