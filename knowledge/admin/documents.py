@@ -27,12 +27,12 @@ from knowledge.admin.document_actions import DocumentActions
 from knowledge.admin.document_filters import FILTERS
 from knowledge.admin.document_page import document_context
 from knowledge.admin.passage_search import passage_context
+from knowledge.admin.space_columns import HELD, SpaceColumns
 from knowledge.admin.visits import note_visit
 from knowledge.core.types import ChunkSetState
 from knowledge.models import Chunk, ChunkSet, Document, DocumentVersion, UnfinishedVersion
 
 _UNFINISHED_SHOWN = 5
-_HELD = SafeString(' <span class="badge held">held</span>')
 _SHORT_NAMES = {
     "text/markdown": "Markdown",
     "text/plain": "plain text",
@@ -43,7 +43,7 @@ _SHORT_NAMES = {
 
 
 @admin.register(Document)
-class DocumentAdmin(DocumentActions):
+class DocumentAdmin(SpaceColumns, DocumentActions):
     list_display = (
         "name",
         "visibility",
@@ -159,22 +159,13 @@ class DocumentAdmin(DocumentActions):
 
     @admin.display(description="title", ordering="title")
     def name(self, document: Document) -> SafeString:
-        held = _HELD if document.legal_hold else ""
+        held = HELD if document.legal_hold else ""
         return format_html(
             '<bdi>{}</bdi>{}<span class="quiet about-it">{}</span>',
             document.title,
             held,
             _kind_and_version(document),
         )
-
-    @admin.display(description="visible to")
-    def visibility(self, document: Document) -> str:
-        of = document.space.project_scope or document.space.principal_id
-        return f"{document.space.visibility}: {of}" if of else document.space.visibility
-
-    @admin.display(description="sensitivity")
-    def sensitivity(self, document: Document) -> SafeString:
-        return format_html('<span class="badge {0}">{0}</span>', document.space.sensitivity)
 
     @admin.display(description="admitted by", ordering="ingested_by_principal_id")
     def by(self, document: Document) -> SafeString:

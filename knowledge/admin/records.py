@@ -33,6 +33,7 @@ from knowledge.admin.change_forms import Doing, ReasonForm
 from knowledge.admin.cited_lines import LARGEST_SHOWN, SourceTexts, cited_lines
 from knowledge.admin.comparing import side_html
 from knowledge.admin.document_page import page_asked, positive_number
+from knowledge.admin.space_columns import HELD, SpaceColumns
 from knowledge.admin.visits import note_visit
 from knowledge.core.comparison import Kind, word_differences
 from knowledge.core.records import EvidenceState, RecordKind, Revision
@@ -46,7 +47,6 @@ EVIDENCE_ON_PAGE: Final = 20
 REVISIONS_ON_PAGE: Final = 50
 _SECONDS: Final = 2.0
 _DESCRIPTOR_ID: Final = re.compile(r"[0-9a-f]{64}")
-_HELD: Final = SafeString(' <span class="badge held">held</span>')
 _STATES: Final = {
     EvidenceState.AVAILABLE: "",
     EvidenceState.SOURCE_DELETED: "its source was deleted with its document",
@@ -89,7 +89,7 @@ class MakerFilter(WordFilter):
 
 
 @admin.register(Record)
-class RecordAdmin(OperatorAdmin):
+class RecordAdmin(SpaceColumns, OperatorAdmin):
     list_display = ("told", "visibility", "sensitivity", "revision", "maker", "changed_at")
     list_display_links = ("told",)
     list_filter = (KindFilter, MakerFilter)
@@ -122,19 +122,10 @@ class RecordAdmin(OperatorAdmin):
 
     @admin.display(description="record", ordering="label")
     def told(self, record: Record) -> SafeString:
-        held = _HELD if record.legal_hold else ""
+        held = HELD if record.legal_hold else ""
         return format_html(
             '<bdi>{}</bdi>{}<span class="quiet about-it">{}</span>', record.label, held, record.kind
         )
-
-    @admin.display(description="visible to")
-    def visibility(self, record: Record) -> str:
-        of = record.space.project_scope or record.space.principal_id
-        return f"{record.space.visibility}: {of}" if of else record.space.visibility
-
-    @admin.display(description="sensitivity")
-    def sensitivity(self, record: Record) -> SafeString:
-        return format_html('<span class="badge {0}">{0}</span>', record.space.sensitivity)
 
     @admin.display(description="made by", ordering="principal_id")
     def maker(self, record: Record) -> SafeString:
