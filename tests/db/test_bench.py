@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from access.tenancy import tenant_session
 from knowledge.core.types import KnowledgeQuery
@@ -134,6 +135,7 @@ class TestSearch:
         assert footprint(blob_root) == before
 
     @pytest.mark.django_db(transaction=True)
+    @pytest.mark.long
     def test_cold_and_through_http_and_beside_its_peers(
         self, sources: Path, blob_root: Path
     ) -> None:
@@ -162,6 +164,9 @@ class TestSearch:
 class TestGrowth:
     def test_what_each_size_adds_and_what_it_leaves(self, sources: Path, blob_root: Path) -> None:
         before = footprint(blob_root)
+        # What is written goes into new pages, not into those that rows of other tests left free.
+        with connection.cursor() as cursor:
+            cursor.execute("TRUNCATE knowledge_document CASCADE")
         answer = told(
             *("growth", "--sizes", "100", "400", "--questions", "3", "--processes", "1"),
             *("--from", str(sources)),

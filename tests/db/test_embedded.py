@@ -114,6 +114,7 @@ def test_a_test_database_has_the_extensions() -> None:
         assert {name for (name,) in cursor.fetchall()} == {"vector", "btree_gin"}
 
 
+@pytest.mark.faults
 def test_after_a_kill_of_everything_the_data_is_still_there(places: Places) -> None:
     holder = _hold(places)
     _ask(places, "CREATE TABLE kept AS SELECT 42 AS answer")
@@ -133,6 +134,7 @@ def test_after_a_kill_of_everything_the_data_is_still_there(places: Places) -> N
     assert _processes(places) == []
 
 
+@pytest.mark.faults
 def test_children_of_a_killed_server_do_not_keep_it_from_starting(places: Places) -> None:
     with running(places, valkey=False):
         pid = int((places.postgres / "postmaster.pid").read_text().split()[0])
@@ -157,6 +159,7 @@ def test_the_last_one_out_stops_the_services(places: Places) -> None:
     assert _processes(places) == []
 
 
+@pytest.mark.long
 def test_two_installations_do_not_meet(places: Places) -> None:
     other = Places.throw_away(Path(tempfile.mkdtemp(prefix="verbatim-test-")))
     try:

@@ -540,6 +540,7 @@ def test_a_partial_outcome_over_http_can_be_resumed(
     assert done.json()["report"]["skipped"] == 2
 
 
+@pytest.mark.faults
 @pytest.mark.django_db
 def test_a_broker_that_is_away_loses_no_job(
     blob_root: Path,

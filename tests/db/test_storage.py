@@ -201,6 +201,7 @@ def test_an_empty_bucket_and_none_are_told_apart(
             act("aa/aa/a")
 
 
+@pytest.mark.faults
 def test_a_read_that_breaks_off_goes_on_where_it_was(
     in_bucket: S3BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,7 +114,9 @@ def test_a_key_of_the_api_is_in_no_archive(blob_root: Path, tmp_path: Path) -> N
 # --- out and in --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tar", [False, True], ids=["folder", "tar"])
+@pytest.mark.parametrize(
+    "tar", [False, pytest.param(True, marks=pytest.mark.long)], ids=["folder", "tar"]
+)
 def test_out_and_in_again(blob_root: Path, tmp_path: Path, tar: bool) -> None:
     """Ids, searches of now and then with their scores, citations, deletions: all as before."""
     made = make_corpus()

@@ -106,7 +106,7 @@ def violations(page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_no_page_has_a_serious_fault(
     olga: Page, live_server: Any, corpus: Document, scheme: str
 ) -> None:

@@ -291,7 +291,10 @@ class Failing(io.BytesIO):
         return super().read(size)
 
 
-@pytest.mark.parametrize("reads", [0, 1, 3])
+@pytest.mark.parametrize(
+    "reads",
+    [pytest.param(0, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.long), 3],
+)
 def test_an_upload_goes_on_where_it_stopped(alice: Any, reads: int) -> None:
     for size in (0, PIECE, 3 * PIECE + 17):
         content, name = random.Random(size).randbytes(size), uuid4()
