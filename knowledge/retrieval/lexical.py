@@ -162,7 +162,8 @@ class LexicalArm:
         candidates = bm25.candidates(counted, budget, alone=alone)
         if not weighed.vector or not candidates:
             return Found(scores={}, notes=notes, words=weighed.words, taken=taken)
-        most = _MOST * budget
+        # Never by what was counted: more may stand there by now, and a part of it is no answer.
+        most = _MOST * max(budget, self._budget)
         occurring = [df for df in counted.values() if df > 0]
         if len(occurring) == 1 and occurring[0] > most:
             notes = (*notes, f"{occurring[0]:,} passages hold the word; {most:,} were ranked.")

@@ -50,7 +50,7 @@ from knowledge.models import (
     DocumentVersion,
     KnowledgeEvent,
 )
-from knowledge.retrieval import candidates, search
+from knowledge.retrieval import lexical, search
 from knowledge.store import KnowledgeStore
 from knowledge.wiring import store
 from tests.embedding_fakes import FakeEmbedder, FakeVectors
@@ -539,28 +539,36 @@ def test_a_reader_who_never_stops_looking_sees_all_of_one_chunk_set(blob_root: P
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("how", ["rechunked", "superseded"])
+@pytest.mark.parametrize(
+    "before",
+    [(lexical, "document_frequencies"), (lexical, "_score"), (search, "load_candidates")],
+    ids=lambda step: step[1],
+)
 def test_what_is_replaced_while_a_search_is_under_way_is_found_anew(
-    blob_root: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    blob_root: Path, monkeypatch: pytest.MonkeyPatch, how: str, before: tuple[Any, str]
 ) -> None:
-    """Between the numbers that the index gave and the passages behind them."""
+    """Before its words are counted, before their passages are scored, before those are loaded.
+
+    What takes the place has more than twice the passages.
+    """
     old = admit(long_note(), source=SOURCE)
     acts: list[Callable[[], Any]] = [
         (lambda: later().rechunk(old.document_id, OPERATOR))
         if how == "rechunked"
-        else (lambda: admit(long_note(5), source=SOURCE))
+        else (lambda: admit(long_note(9), source=SOURCE))
     ]
-    real = candidates.load_candidates
+    real = getattr(*before)
 
-    def replaced_first(*given: Any) -> Any:
+    def replaced_first(*given: Any, **named: Any) -> Any:
         while acts:
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(in_thread, acts.pop()).result()
-        return real(*given)
+        return real(*given, **named)
 
-    monkeypatch.setattr(search, "load_candidates", replaced_first)
+    monkeypatch.setattr(*before, replaced_first)
     found = everything()
     assert found == everything()
-    assert len(found) > 3
+    assert len(found) > 2 * len(old.chunk_ids)
     assert not set(found) & set(old.chunk_ids)
 
 
