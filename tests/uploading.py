@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import random
+import socket
 from typing import Any
 from uuid import UUID
+
+import httpx
 
 from access.principal import Principal
 from access.tenancy import operations_session
@@ -51,3 +54,20 @@ def journal() -> list[Any]:
         return [
             list(model.objects.order_by("pk").values()) for model in (Upload, UploadPiece, Artifact)
         ]
+
+
+def half_an_upload(port: int, headers: dict[str, str]) -> tuple[socket.socket, bytes]:
+    """A connection to a web process over which half of a file has come, and the other half."""
+    request = httpx.Request(
+        "POST",
+        f"http://127.0.0.1:{port}/v1/artifacts",
+        headers=headers,
+        files={"file": ("log.txt", b"x" * 200_000)},
+    )
+    body = request.read()
+    head = f"POST {request.url.path} HTTP/1.1\r\n" + "".join(
+        f"{name}: {value}\r\n" for name, value in request.headers.items()
+    )
+    upload = socket.create_connection(("127.0.0.1", port), 60)
+    upload.sendall(head.encode() + b"\r\n" + body[: len(body) // 2])
+    return upload, body[len(body) // 2 :]

@@ -8,7 +8,9 @@ import time
 
 import pytest
 
+from config.process import ANSWERS_WITHIN_SECONDS
 from tests.e2e.installation import PATIENCE_SECONDS, Installation
+from tests.uploading import half_an_upload
 from verbatim_client import Attachment
 
 
@@ -41,6 +43,32 @@ def test_one_command_answers_a_question_and_a_second_start_keeps_everything(
     assert [p["chunk_id"] for p in later["passages"]] == [p["chunk_id"] for p in found["passages"]]
     again.send_signal(signal.SIGINT)
     assert again.wait(PATIENCE_SECONDS) == 0
+    assert installation.children() == []
+    assert installation.servers() == []
+
+
+@pytest.mark.faults
+def test_what_is_being_answered_is_finished_unless_it_is_told_twice(
+    installation: Installation,
+) -> None:
+    process = installation.up_and_serving()
+    headers = {"Authorization": f"Bearer {installation.demo()['api_key']}"}
+    upload, rest = half_an_upload(installation.port, headers)
+    process.send_signal(signal.SIGTERM)
+    with upload:
+        time.sleep(12)
+        upload.sendall(rest)
+        assert upload.recv(64).startswith(b"HTTP/1.1 201 ")
+    assert process.wait(PATIENCE_SECONDS) == 0
+
+    process = installation.up_and_serving()
+    upload, _ = half_an_upload(installation.port, headers)
+    with upload:
+        process.send_signal(signal.SIGINT)
+        installation.wait(lambda: len(installation.children()) == 1)
+        assert installation.child("web").is_running()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(ANSWERS_WITHIN_SECONDS / 2) == 0
     assert installation.children() == []
     assert installation.servers() == []
 

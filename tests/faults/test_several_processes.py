@@ -34,6 +34,7 @@ from knowledge.models import Document, IngestJob, KnowledgeEvent
 from tests.faults.test_kills import SOURCE, Stage, stage
 from tests.serving import Serving, serving
 from tests.support import admit, ask, bearer, other_process
+from tests.uploading import half_an_upload
 from verbatim_client import Client
 
 __all__ = ["stage"]
@@ -298,7 +299,7 @@ def test_a_web_process_that_is_told_to_end_answers_who_is_waiting(blob_root: Pat
     document = admit(NOTE).document_id
     headers = bearer()
     with serving(blob_root) as web, ThreadPoolExecutor(1) as pool:
-        upload, rest = _half_an_upload(web, headers)
+        upload, rest = half_an_upload(web.port, headers)
         with tenant_session("acme"):
             lock_for_deletion(document)  # which a search that is about to show it waits for
             found = pool.submit(
@@ -319,23 +320,6 @@ def test_a_web_process_that_is_told_to_end_answers_who_is_waiting(blob_root: Pat
             assert upload.recv(64).startswith(b"HTTP/1.1 201 ")
         assert web.process.wait(PATIENCE_SECONDS) in (0, -signal.SIGTERM), web.log.read_text()
     eventually(lambda: other_connections() == 0)
-
-
-def _half_an_upload(web: Serving, headers: dict[str, str]) -> tuple[socket.socket, bytes]:
-    """A connection over which half of a file has come, and the other half."""
-    request = httpx.Request(
-        "POST",
-        f"{web.url}/v1/artifacts",
-        headers=headers,
-        files={"file": ("log.txt", b"x" * 200_000)},
-    )
-    body = request.read()
-    head = f"POST {request.url.path} HTTP/1.1\r\n" + "".join(
-        f"{name}: {value}\r\n" for name, value in request.headers.items()
-    )
-    upload = socket.create_connection(("127.0.0.1", web.port), PATIENCE_SECONDS)
-    upload.sendall(head.encode() + b"\r\n" + body[: len(body) // 2])
-    return upload, body[len(body) // 2 :]
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGQUIT])

@@ -27,6 +27,7 @@ from django.urls import resolve
 from uvicorn.main import main as uvicorn
 
 from config.probe import answers
+from config.process import ANSWERS_WITHIN_SECONDS, ENDS_WITHIN_SECONDS
 
 ROOT = Path(settings.BASE_DIR)
 DEPLOY = ROOT / "config" / "deploy"
@@ -60,7 +61,7 @@ def starts(command: list[str]) -> str:
             # MCP answers only with its lifespan on; access logs would write queries down.
             assert (values["lifespan"], values["access_log"]) == ("on", False)
             assert (ROOT / values["log_config"]).is_file()
-            assert int(values["timeout_graceful_shutdown"]) >= 10
+            assert int(values["timeout_graceful_shutdown"]) == ANSWERS_WITHIN_SECONDS
             return "web"
         case "celery":
             values, rest, _ = celery.make_parser(click.Context(celery)).parse_args(rest)
@@ -354,6 +355,15 @@ def test_a_unit_is_locked_in_and_its_command_can_be_started(path: Path) -> None:
         for name, _, _ in (word.partition("=") for word in shlex.split(line))
     }
     assert {one for one in given if not FOREIGN.fullmatch(one)} <= known_settings()
+
+
+def test_a_web_process_has_as_long_to_end_however_it_is_run() -> None:
+    """`manage.py up` takes the same numbers; `starts` looks at what uvicorn is told."""
+    assert ENDS_WITHIN_SECONDS > ANSWERS_WITHIN_SECONDS
+    assert unit(DEPLOY / "systemd" / "verbatim-web.service")["TimeoutStopSec"] == [
+        str(ENDS_WITHIN_SECONDS)
+    ]
+    assert COMPOSE["services"]["web"]["stop_grace_period"] == f"{ENDS_WITHIN_SECONDS}s"
 
 
 def test_a_timer_has_its_service() -> None:

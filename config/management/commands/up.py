@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,9 +22,9 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from config import demo
+from config.process import ENDS_WITHIN_SECONDS
 
 _READY_SECONDS = 60.0
-_STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -103,8 +104,11 @@ def _children() -> Iterator[_Children]:
         yield children
     finally:
         for number in _STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)  # we are stopping already, and soon
-        _end(list(children.values()))
+            signal.signal(number, signal.SIG_IGN)  # we are stopping already
+        hurry = threading.Event()
+        # Who presses it again will not wait for what is being answered.
+        signal.signal(signal.SIGINT, lambda *_: hurry.set())
+        _end(list(children.values()), hurry)
 
 
 def _start(children: _Children, name: str) -> None:
@@ -125,13 +129,15 @@ def _start(children: _Children, name: str) -> None:
     )
 
 
-def _end(children: list[subprocess.Popen[bytes]]) -> None:
+def _end(children: list[subprocess.Popen[bytes]], hurry: threading.Event) -> None:
     for child in children:
         child.terminate()
-    deadline = time.monotonic() + _STOP_SECONDS
+    deadline = time.monotonic() + ENDS_WITHIN_SECONDS
+    while any(child.poll() is None for child in children):
+        if hurry.is_set() or time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_SECONDS)
     for child in children:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=max(0.1, deadline - time.monotonic()))
         # What is left of it, its own children included; a task cut short is done again.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
