@@ -17,11 +17,12 @@ warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume sy
 _django = get_asgi_application()
 
 # Now that the apps are there.
+from config.metrics import with_duration  # noqa: E402
 from config.request_ids import with_request_id  # noqa: E402
 from knowledge.mcp.application import PATH, McpApplication  # noqa: E402
 
 _mcp = McpApplication()
-_mcp_named = with_request_id(_mcp)
+_mcp_named = with_request_id(with_duration(PATH, _mcp))
 
 
 async def application(

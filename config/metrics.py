@@ -12,6 +12,7 @@ from http import HTTPStatus
 from itertools import accumulate
 from typing import Final
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.views.decorators.cache import never_cache
@@ -27,6 +28,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from access.durations import REQUESTS, durations, observe
+from config.request_ids import Application, Message, Receive, Send
 from knowledge.lifecycle.figures import Figures, Totals, totals
 from knowledge.models.figures import LATENCY_MS
 
@@ -49,14 +51,41 @@ class DurationsMiddleware:
             return self._get_response(request)
         began = time.monotonic()
         response = self._get_response(request)
-        observe(
-            REQUESTS,
-            request.method if request.method and request.method in _METHODS else "other",
-            f"/{request.resolver_match.route}" if request.resolver_match else "unknown",
-            f"{response.status_code // 100}xx",
-            seconds=time.monotonic() - began,
-        )
+        route = f"/{request.resolver_match.route}" if request.resolver_match else "unknown"
+        _count(request.method or "", route, response.status_code, time.monotonic() - began)
         return response
+
+
+def with_duration(route: str, application: Application) -> Application:
+    """The same for an ASGI application that is not Django's and has one address."""
+
+    async def timed(scope: Message, receive: Receive, send: Send) -> None:
+        began = time.monotonic()
+        answered: tuple[int, float] | None = None
+
+        async def send_timed(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                answered = message["status"], time.monotonic() - began
+            await send(message)
+
+        try:
+            await application(scope, receive, send_timed)
+        finally:
+            # An application that fails before it answers is answered for, by the server.
+            failed = HTTPStatus.INTERNAL_SERVER_ERROR
+            status, seconds = answered or (failed, time.monotonic() - began)
+            # Nobody else of this process waits for the counting.
+            await sync_to_async(_count, thread_sensitive=False)(
+                scope["method"], route, status, seconds
+            )
+
+    return timed
+
+
+def _count(method: str, route: str, status: int, seconds: float) -> None:
+    named = method if method in _METHODS else "other"
+    observe(REQUESTS, named, route, f"{status // 100}xx", seconds=seconds)
 
 
 @require_safe

@@ -12,8 +12,9 @@ from typing import Any, Final
 from django.http import HttpRequest, HttpResponseBase
 
 Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Callable[[], Awaitable[Any]], Send], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 HEADER: Final = "X-Request-ID"
 # What a proxy or a caller names is taken over when it can do no harm in a log.
@@ -43,7 +44,7 @@ def with_request_id(application: Application) -> Application:
     """The same for an ASGI application that is not Django's."""
     header = HEADER.lower().encode()
 
-    async def named(scope: Message, receive: Callable[[], Awaitable[Any]], send: Send) -> None:
+    async def named(scope: Message, receive: Receive, send: Send) -> None:
         given = next((value for name, value in scope["headers"] if name == header), b"")
         with _named(given.decode("latin-1")) as request_id:
 

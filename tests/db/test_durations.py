@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import anyio
+import httpx
 import pytest
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,6 +29,8 @@ from access.durations import (
     timed,
 )
 from access.errors import VerbatimError
+from config.metrics import with_duration
+from knowledge.mcp.application import PATH, McpApplication
 from knowledge.mcp.server import _called
 from knowledge.mcp.tools import BY_NAME, Host
 from tests.support import admit, bearer, other_process, principal, upload, work
@@ -124,6 +129,34 @@ def test_whoever_asks_whether_we_live_is_not_counted(client: Client) -> None:
     for address in ("/livez", "/readyz", "/metrics"):
         client.get(address)
     assert not {route for _, route, _ in durations()[REQUESTS]} & {"/livez", "/readyz", "/metrics"}
+
+
+def test_so_is_one_to_an_application_beside_django_s(client: Client) -> None:
+    async def fails(*_: Any) -> None:
+        raise RuntimeError
+
+    async def answers(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await anyio.sleep(0.5)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(application: Any, route: str) -> None:
+        transport = httpx.ASGITransport(
+            with_duration(route, application), raise_app_exceptions=False
+        )
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as asking:
+            await asking.request("BREW", f"/{uuid4().hex}")
+
+    route = f"/{uuid4().hex}"
+    anyio.run(ask, answers, route)
+    # Until its answer began, and not until it ended.
+    assert durations()[REQUESTS]["other", route, "2xx"].seconds < 0.5
+    anyio.run(ask, fails, route)
+    assert counted(REQUESTS, "other", route, "5xx")[0] == 1
+    # Nobody runs it, so it says that it cannot answer.
+    before, _ = counted(REQUESTS, "other", PATH, "5xx")
+    anyio.run(ask, McpApplication(), PATH)
+    assert counted(REQUESTS, "other", PATH, "5xx")[0] > before
 
 
 def test_ingests_are_counted_by_what_came_of_them(blob_root: Path) -> None:

@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from hashlib import sha256
@@ -28,6 +29,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.tool_name_validation import validate_tool_name
 from mcp.types import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
 
+from access.durations import REQUESTS, durations
 from access.models import ApiKey
 from access.tenancy import operations_session
 from access.trust import Scope
@@ -699,6 +701,25 @@ def test_a_request_has_an_id_in_its_answer_as_anywhere(server: Serving) -> None:
             (400, "nobody"),
             (405, "nobody"),
         )
+
+
+def test_a_request_is_counted_by_what_came_of_it(server: Serving) -> None:
+    def counted() -> dict[str, int]:
+        found = durations()[REQUESTS]
+        return {
+            status: sum(of.buckets)
+            for (method, route, status), of in found.items()
+            if (method, route) == ("POST", "/mcp")
+        }
+
+    before = Counter(counted())
+    assert posted(server, request("tools/list")).status_code == 200
+    assert posted(server, request("tools/list"), {}).status_code == 401
+    # Once it has been answered.
+    until = time.monotonic() + 20
+    while not all(counted().get(status, 0) > before[status] for status in ("2xx", "4xx")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_a_key_over_its_limit_is_told_so_in_the_words_of_the_protocol(server: Serving) -> None:
