@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
@@ -36,7 +36,7 @@ class Replica:
     def pause(self) -> None:
         """What is committed from now on arrives, and is not shown."""
         self.tell("SELECT pg_wal_replay_pause()")
-        self._wait("SELECT pg_get_wal_replay_pause_state() = 'paused'")
+        self.wait("SELECT pg_get_wal_replay_pause_state() = 'paused'")
 
     def resume(self) -> None:
         self.tell("SELECT pg_wal_replay_resume()")
@@ -48,7 +48,7 @@ class Replica:
             (written,) = primary.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone() or (
                 "",
             )
-        self._wait("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written)
+        self.wait("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written)
 
     def kill(self) -> None:
         embedded._end(embedded._processes("postgres", self.places.postgres))
@@ -56,15 +56,38 @@ class Replica:
     def start(self) -> None:
         embedded._start_postgres(self.places)
 
+    @contextlib.contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Whoever reads there in the way of what is to be shown is cut off at once."""
+        self.tell("ALTER SYSTEM SET max_standby_streaming_delay = 0")
+        self.tell("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self.tell("ALTER SYSTEM RESET max_standby_streaming_delay")
+            self.tell("SELECT pg_reload_conf()")
+
+    def tell_primary(self, statement: LiteralString) -> None:
+        """Has it run there in the database of this test, by its superuser and in no transaction."""
+        with psycopg.connect(
+            host=str(self.primary),
+            user=embedded.SUPERUSER,
+            dbname=connection.settings_dict["NAME"],
+            autocommit=True,
+        ) as server:
+            server.execute(statement)
+
     def tell(self, statement: str, *given: Any) -> Any:
         """The first value that it answers its superuser."""
         with psycopg.connect(
             host=str(self.places.postgres_sockets), user=embedded.SUPERUSER, autocommit=True
         ) as server:
-            row = server.execute(statement, given).fetchone()
+            told = server.execute(statement, given)
+            row = told.fetchone() if told.description else None
         return row[0] if row else None
 
-    def _wait(self, statement: str, *given: Any) -> None:
+    def wait(self, statement: str, *given: Any) -> None:
+        """Until it answers that it is true."""
         until = time.monotonic() + _PATIENCE_SECONDS
         while not self.tell(statement, *given):
             assert time.monotonic() < until, statement

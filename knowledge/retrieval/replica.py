@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 # A replica that failed is left alone for so many seconds, in which no search waits for it.
 LEFT_ALONE: Final = 10.0
-# A statement that stood in the way of what was to be replayed: the next one need not.
+# Who read stood in the way of what was to be replayed, and was cut off: the next one need not be.
 _IN_THE_WAY: Final = "40001"
 
 
@@ -30,6 +30,7 @@ class Answered(StrEnum):
 
     REPLICA = "replica"
     BEHIND = "behind"
+    CANCELLED = "cancelled"
     AWAY = "away"
 
 
@@ -62,8 +63,7 @@ class Replica:
                     return None, Answered.BEHIND
                 found = look(self._alias)
         except (DatabaseError, InterfaceError) as error:
-            self._failed(error)
-            return None, Answered.AWAY
+            return None, self._failed(error)
         self._away_until = -math.inf
         return found, Answered.REPLICA
 
@@ -77,9 +77,11 @@ class Replica:
                 self._away_until = now + self._left_alone
             return True
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception) -> Answered:
         state = getattr(error.__cause__, "sqlstate", None)
         logger.warning("replica_failed", extra={"error": type(error).__name__, "sqlstate": state})
         connections[self._alias].close()
-        if state != _IN_THE_WAY:
-            self._away_until = time.monotonic() + self._left_alone
+        if state == _IN_THE_WAY:
+            return Answered.CANCELLED
+        self._away_until = time.monotonic() + self._left_alone
+        return Answered.AWAY

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -31,6 +32,7 @@ from knowledge.core.types import (
 )
 from knowledge.lifecycle.figures import roll_up
 from knowledge.models import Chunk, Document, RecallTrace, SearchChange
+from knowledge.retrieval.arms import Asked, Found, SearchArm, SearchView
 from knowledge.retrieval.replica import Replica
 from knowledge.store import KnowledgeStore
 from knowledge.wiring import store
@@ -272,6 +274,92 @@ def test_one_that_failed_is_left_alone_for_a_while(server: Server, looking: Know
     server.catch_up()
     assert answered(patient.search(query, principal())) == "away"
     assert answered(ask("quokka pump")) == "replica"
+
+
+@dataclass
+class Disturbed:
+    """An arm that on the replica has something happen before it goes on with what it found."""
+
+    name: str
+    arm: SearchArm
+    meanwhile: Callable[[], None]
+
+    def prepare(self, query: KnowledgeQuery) -> Asked:
+        asked = self.arm.prepare(query)
+
+        def ask(view: SearchView, limit: int) -> Found:
+            found = asked(view, limit)
+            if view.using == ALIAS:
+                self.meanwhile()
+            return found
+
+        return ask
+
+
+def in_a_statement(server: Server, document: UUID) -> None:
+    """Rows that a statement may still look at are deleted and vacuumed."""
+
+    def remove() -> None:
+        try:
+            server.wait(
+                "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'active'"
+                " AND query LIKE %s AND pid <> pg_backend_pid())",
+                "SELECT pg_sleep(50)%",
+            )
+            store().delete(document, principal("bob", scopes=frozenset({Scope.DELETE})))
+            server.tell_primary("VACUUM knowledge_chunk")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool, connections[ALIAS].cursor() as cursor:
+        removing = pool.submit(remove)
+        try:
+            cursor.execute("SELECT pg_sleep(50) FROM knowledge_chunk")
+        finally:
+            removing.result()
+
+
+def between_two(server: Server, document: UUID) -> None:
+    """A table that its transaction has read is locked, as a migration would."""
+    with connections[ALIAS].cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    store().delete(document, principal("bob", scopes=frozenset({Scope.DELETE})))
+    server.tell_primary("BEGIN; LOCK TABLE knowledge_search_change; COMMIT")
+    server.wait("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", pid)
+
+
+@pytest.mark.parametrize("way", [in_a_statement, between_two])
+def test_a_search_in_the_way_of_replay_is_answered_by_the_primary_and_the_next_is_not(
+    way: Callable[[Server, UUID], None],
+    server: Server,
+    looking: KnowledgeStore,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    going = admit(NOTE).document_id
+    staying = admit("# Hoses\n\nThe quokka hose leaks.\n").document_id
+    server.catch_up()
+    times: list[Any] = []
+
+    def meanwhile() -> None:
+        times.append(way)
+        way(server, going)
+
+    patient = replace(looking.searcher, replica=Replica(ALIAS, left_alone=600.0))
+    arms = [Disturbed(arm.name, arm, meanwhile) for arm in patient.arms]
+    query = KnowledgeQuery(text="quokka", min_score=0.0)
+    with server.impatient():
+        found = replace(patient, arms=arms, speller=None).search(query, principal())
+    assert times == [way]
+    assert answered(found) == "cancelled"
+    # What happened meanwhile is seen.
+    assert [one.candidate.document_id for one in found.passages] == [staying]
+    (told,) = (record for record in caplog.records if record.msg == "replica_failed")
+    assert vars(told)["sqlstate"] == "40001"
+    server.catch_up()
+    again = patient.search(query, principal())
+    assert answered(again) == "replica"
+    assert shown(again) == shown(found)
 
 
 def test_deletions_while_others_search_there(server: Server, looking: KnowledgeStore) -> None:
