@@ -15,7 +15,6 @@ from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
@@ -261,17 +260,8 @@ class ApiKeyAdmin(OperatorAdmin):
         self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
     ) -> HttpResponse:
         """Shows the key in the answer to the form itself, so that it is written down nowhere."""
-        response = TemplateResponse(
-            request,
-            "admin/access/apikey/issued.html",
-            {
-                **self.admin_site.each_context(request),
-                "title": "API key created",
-                "opts": self.opts,
-                "key": obj,
-                "plain_text": obj.plain_text,
-            },
-        )
+        context = {"title": "API key created", "key": obj, "plain_text": obj.plain_text}
+        response = self.rendered(request, "admin/access/apikey/issued.html", context)
         response["Cache-Control"] = "no-store"
         return response
 

@@ -15,11 +15,12 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.paginator import Paginator
 from django.db.models import Model, Q, QuerySet
 from django.db.models.options import Options
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
 from django.utils.text import capfirst
 
@@ -128,6 +129,17 @@ class OperatorAdmin(_ModelAdmin):
             raise Http404
         return obj
 
+    def rendered(
+        self, request: HttpRequest, template: str, context: dict[str, Any]
+    ) -> HttpResponse:
+        """A page of ours about these rows, in the frame of the admin."""
+        frame = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "all_tenants": is_superuser(request),
+        }
+        return TemplateResponse(request, template, frame | context)
+
     def acted(
         self, request: HttpRequest, tenant_id: str, act: Callable[[Principal], str], *, then: str
     ) -> HttpResponse:
@@ -180,6 +192,38 @@ class OperatorAdmin(_ModelAdmin):
     ) -> HttpResponse:
         # Django would go to the index and repeat the id there; nothing is to be learned here.
         raise Http404
+
+
+class ReadOnlyPage(OperatorAdmin):
+    """A page of ours for each row, to be looked at; what changes a row has a view of its own.
+
+    `page` is the template, and `context` what it shows, its title included.
+    """
+
+    page: str
+
+    def context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def visited(self, request: HttpRequest, row: Any) -> None:
+        """Somebody is about to look at it."""
+
+    def shown(self, request: HttpRequest, row: Any, **more: Any) -> HttpResponse:
+        """The page; `more` says otherwise than `context`, as of a form that was filled in."""
+        return self.rendered(request, self.page, self.context(request, row) | more)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        row = self.found(request, object_id)
+        if request.method not in {"GET", "HEAD"}:
+            raise PermissionDenied
+        self.visited(request, row)
+        return self.shown(request, row)
 
 
 class SearchedByKey(OperatorAdmin):

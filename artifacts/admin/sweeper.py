@@ -12,13 +12,12 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 from redis import RedisError
 
 from access.admin_base import OperatorAdmin
-from access.operator_session import is_superuser, may, operator_name
+from access.operator_session import may, operator_name
 from access.trust import OperatorPermission
 from artifacts.models import Artifact, SweepRun
 from artifacts.tasks import sweep
@@ -41,18 +40,14 @@ class SweepRunAdmin(OperatorAdmin):
     ) -> HttpResponse:
         stuck = Artifact.objects.stuck().order_by("-sweep_failed_at")
         context = {
-            **self.admin_site.each_context(request),
             "title": "Sweeper",
-            "opts": self.opts,
             "due": Artifact.objects.expired()[:_MOST_COUNTED].count(),
             "most_counted": _MOST_COUNTED,
             "stuck": stuck[:_STUCK_SHOWN],
             "stuck_count": stuck[:_MOST_COUNTED].count(),
             "runs": SweepRun.objects.all()[:_RUNS_SHOWN],
-            # How much there was to do elsewhere is nobody's business but theirs.
-            "all_tenants": is_superuser(request),
         }
-        return TemplateResponse(request, "admin/artifacts/sweeprun/change_list.html", context)
+        return self.rendered(request, "admin/artifacts/sweeprun/change_list.html", context)
 
     def found(self, request: HttpRequest, object_id: str) -> Any:
         """Nothing: a pass has no page of its own, for it is no tenant's."""

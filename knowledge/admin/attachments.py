@@ -10,7 +10,6 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -101,16 +100,14 @@ class AttachmentAdmin(SearchedByKey):
             return HttpResponseRedirect(reverse("admin:knowledge_attachment_changelist"))
         files = Attachment.objects.filter(conversation=conversation)
         context = {
-            **self.admin_site.each_context(request),
             "title": "Delete the files of a conversation",
-            "opts": self.opts,
             "attachment": attachment,
             "conversation": conversation,
             "files": files.select_related("artifact")[:_FILES_SHOWN],
             "count": files[: BoundedPaginator.LIMIT].count(),
             "form": form,
         }
-        return TemplateResponse(request, "admin/knowledge/attachment/conversation.html", context)
+        return self.rendered(request, "admin/knowledge/attachment/conversation.html", context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return Attachment.objects.with_state()

@@ -1,6 +1,5 @@
 """Bulk actions: what operators do to many documents, how far it is, and stopping it."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 import math
@@ -15,8 +14,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
-from access.admin_base import SearchedByKey
-from access.operator_session import is_superuser, may, operator_principal
+from access.admin_base import ReadOnlyPage, SearchedByKey
+from access.operator_session import may, operator_principal
 from knowledge.admin.change_forms import DOINGS
 from knowledge.admin.document_page import page_asked
 from knowledge.core.types import BulkAction, BulkOutcome
@@ -39,7 +38,7 @@ def task_address(task: BulkTask) -> str:
 
 
 @admin.register(BulkTask)
-class BulkTaskAdmin(SearchedByKey):
+class BulkTaskAdmin(SearchedByKey, ReadOnlyPage):
     list_display = ("what", "state", "progress", "went_wrong", "username", "created_at")
     list_display_links = ("what",)
     list_filter = ("state", "action")
@@ -48,6 +47,7 @@ class BulkTaskAdmin(SearchedByKey):
     searched_names = ("username",)
     search_help_text = "A task's id, or an operator's name."
     ordering = ("-number",)
+    page = "admin/knowledge/bulktask/page.html"
 
     @admin.display(description="action", ordering="action")
     def what(self, task: BulkTask) -> str:
@@ -61,25 +61,6 @@ class BulkTaskAdmin(SearchedByKey):
     def went_wrong(self, task: BulkTask) -> SafeString | str:
         wrong = task.refused + task.failed
         return format_html('<span class="badge flag">{}</span>', wrong) if wrong else "–"
-
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        task = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        context = {
-            **self.admin_site.each_context(request),
-            **self._context(request, task),
-            "title": self.what(task),
-            "opts": self.opts,
-            "all_tenants": is_superuser(request),
-        }
-        return TemplateResponse(request, "admin/knowledge/bulktask/page.html", context)
 
     def get_urls(self) -> list[URLPattern]:
         def view(of: Any) -> Any:
@@ -97,7 +78,7 @@ class BulkTaskAdmin(SearchedByKey):
     def progress_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The part of the page that moves, for the page to fetch anew."""
         task = self.found(request, object_id)
-        context = self._context(request, task)
+        context = self.context(request, task)
         return TemplateResponse(request, "admin/knowledge/bulktask/progress.html", context)
 
     def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -108,10 +89,10 @@ class BulkTaskAdmin(SearchedByKey):
         self.message_user(request, "Nothing more of it is begun.", messages.SUCCESS)
         return HttpResponseRedirect(task_address(task))
 
-    def _context(self, request: HttpRequest, task: BulkTask) -> dict[str, Any]:
+    def context(self, request: HttpRequest, row: BulkTask) -> dict[str, Any]:
         wrong = request.GET.get("show") != "all"
-        items = BulkItem.objects.filter(task=task)
-        count = task.refused + task.failed if wrong else task.total
+        items = BulkItem.objects.filter(task=row)
+        count = row.refused + row.failed if wrong else row.total
         if wrong:
             items = items.filter(outcome__in=_WENT_WRONG)
         pages = max(1, math.ceil(count / _ITEMS_ON_PAGE))
@@ -125,10 +106,11 @@ class BulkTaskAdmin(SearchedByKey):
             )
         )
         return {
-            "task": task,
+            "title": self.what(row),
+            "task": row,
             "items": [(item, titles.get(item.document_id)) for item in shown],
             "only_wrong": wrong,
-            "change": [(_LABELS.get(name, name), said) for name, said in task.change.items()],
+            "change": [(_LABELS.get(name, name), said) for name, said in row.change.items()],
             "query": "" if wrong else "show=all",
             "page": page,
             "pages": pages,

@@ -6,18 +6,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from access.admin_base import SearchedByKey
-from access.operator_session import is_superuser, operator_principal
-from knowledge.lifecycle.verify_deletion import Verification
+from access.admin_base import ReadOnlyPage, SearchedByKey
+from access.operator_session import operator_principal
 from knowledge.models import Deletion, Record
 from knowledge.wiring import store
 
@@ -25,7 +22,7 @@ _RECORDS_SHOWN: Final = 50
 
 
 @admin.register(Deletion)
-class DeletionAdmin(SearchedByKey):
+class DeletionAdmin(SearchedByKey, ReadOnlyPage):
     """Read only: a receipt is written by the deletion and never changed."""
 
     list_display = (
@@ -39,6 +36,7 @@ class DeletionAdmin(SearchedByKey):
     searched_names = ("actor",)
     search_help_text = "A document's or a receipt's id, or who deleted it."
     ordering = ("-deleted_at", "deletion_id")
+    page = "admin/knowledge/deletion/page.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return Deletion.objects.with_bytes().select_related("space")
@@ -54,47 +52,28 @@ class DeletionAdmin(SearchedByKey):
             *super().get_urls(),
         ]
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        deletion = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        return self._page(request, deletion, None)
-
     def verify_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Searches every table and the blob store, now, and shows what was found."""
         deletion = self.found(request, object_id)
         operator = operator_principal(request, deletion.tenant_id)
-        return self._page(
-            request, deletion, store().verify_deletion(deletion.document_id, operator)
-        )
+        found = store().verify_deletion(deletion.document_id, operator)
+        return self.shown(request, deletion, verification=found)
 
-    def _page(
-        self, request: HttpRequest, deletion: Deletion, verification: Verification | None
-    ) -> HttpResponse:
-        context = {
-            **self.admin_site.each_context(request),
+    def context(self, request: HttpRequest, row: Deletion) -> dict[str, Any]:
+        return {
             "title": "Receipt of a deletion",
-            "opts": self.opts,
-            "deletion": deletion,
-            "stores": _stores(deletion),
+            "deletion": row,
+            "stores": _stores(row),
             "records": list(
-                Record.objects.filter(sources__deletion=deletion)
+                Record.objects.filter(sources__deletion=row)
                 .order_by("-changed_at", "pk")
                 .distinct()[: _RECORDS_SHOWN + 1]
             ),
             "records_shown": _RECORDS_SHOWN,
-            "verification": verification,
-            "verify_url": reverse("admin:knowledge_deletion_verify", args=[deletion.pk]),
+            "verification": None,
+            "verify_url": reverse("admin:knowledge_deletion_verify", args=[row.pk]),
             "events_url": reverse("admin:knowledge_knowledgeevent_changelist"),
-            "all_tenants": is_superuser(request),
         }
-        return TemplateResponse(request, "admin/knowledge/deletion/page.html", context)
 
 
 def _stores(deletion: Deletion) -> list[tuple[str, int, int | None]]:

@@ -8,16 +8,13 @@ import re
 from typing import Any, Final
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
-from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.admin_base import OperatorAdmin, as_uuid, searched_words
-from access.operator_session import is_superuser
+from access.admin_base import ReadOnlyPage, as_uuid, searched_words
 from artifacts.models import SourceDescriptor
 from knowledge.models import DocumentVersion, RecordSource
 
@@ -26,7 +23,7 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @admin.register(SourceDescriptor)
-class SourceDescriptorAdmin(OperatorAdmin):
+class SourceDescriptorAdmin(ReadOnlyPage):
     """Read only: nothing of a descriptor ever changes."""
 
     list_display = ("file", "attribution", "media_type", "size", "kept_since")
@@ -35,6 +32,7 @@ class SourceDescriptorAdmin(OperatorAdmin):
     search_fields = ("artifact__filename",)
     search_help_text = "File name, a descriptor's id, an artifact's id, or a whole SHA-256."
     ordering = ("-artifact__created_at", "descriptor_id")
+    page = "admin/artifacts/sourcedescriptor/page.html"
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -73,33 +71,20 @@ class SourceDescriptorAdmin(OperatorAdmin):
     def kept_since(self, descriptor: SourceDescriptor) -> Any:
         return descriptor.artifact.created_at
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        descriptor = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
+    def context(self, request: HttpRequest, row: SourceDescriptor) -> dict[str, Any]:
         citing = (
-            RecordSource.objects.filter(descriptor_id=descriptor.pk)
+            RecordSource.objects.filter(descriptor_id=row.pk)
             .select_related("record__space")
             .order_by("-current", "-record__changed_at", "record_id")[: _RECORDS_SHOWN + 1]
         )
-        context = {
-            **self.admin_site.each_context(request),
-            "title": descriptor.artifact.filename,
-            "opts": self.opts,
-            "descriptor": descriptor,
-            "artifact": descriptor.artifact,
-            "canonical": json.dumps(json.loads(descriptor.canonical), ensure_ascii=False, indent=2),
+        return {
+            "title": row.artifact.filename,
+            "descriptor": row,
+            "artifact": row.artifact,
+            "canonical": json.dumps(json.loads(row.canonical), ensure_ascii=False, indent=2),
             "version": DocumentVersion.objects.select_related("document__space")
-            .filter(source=descriptor.artifact)
+            .filter(source=row.artifact)
             .first(),
             "citing": list(citing)[:_RECORDS_SHOWN],
             "more_citing": len(citing) > _RECORDS_SHOWN,
-            "all_tenants": is_superuser(request),
         }
-        return TemplateResponse(request, "admin/artifacts/sourcedescriptor/page.html", context)

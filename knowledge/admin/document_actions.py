@@ -18,7 +18,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
@@ -272,9 +271,7 @@ class DocumentActions(OperatorAdmin):
         those = "this document" if count == 1 else f"{count:,} documents"
         shown = replace(doing, button="Change it") if previewed else doing
         context = {
-            **self.admin_site.each_context(request),
             "title": doing.title.format(those),
-            "opts": self.opts,
             "doing": shown,
             "count": count,
             "documents": Document.objects.filter(pk__in=documents[:_TITLES_SHOWN]),
@@ -287,7 +284,7 @@ class DocumentActions(OperatorAdmin):
             "hidden": hidden,
             "back": _address(documents[0]) if count == 1 else reverse(_LIST),
         }
-        return TemplateResponse(request, "admin/knowledge/document/ask.html", context)
+        return self.rendered(request, "admin/knowledge/document/ask.html", context)
 
 
 def _wrong_choice(documents: Sequence[UUID], tenants: set[str]) -> str:

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
-from access.admin_base import as_uuid, searched_words
+from access.admin_base import ReadOnlyPage, as_uuid, searched_words
 from access.admin_filters import TenantFilter
 from access.operator_session import is_superuser, may
 from access.trust import OperatorPermission
@@ -43,7 +43,7 @@ _SHORT_NAMES = {
 
 
 @admin.register(Document)
-class DocumentAdmin(SpaceColumns, DocumentActions):
+class DocumentAdmin(SpaceColumns, DocumentActions, ReadOnlyPage):
     list_display = (
         "name",
         "visibility",
@@ -61,6 +61,7 @@ class DocumentAdmin(SpaceColumns, DocumentActions):
         "Words of the title, a document's id or a passage's (kc_…); or what passages say."
     )
     ordering = ("-created_at", "document_id")
+    page = "admin/knowledge/document/page.html"
 
     # --- adding
 
@@ -75,14 +76,12 @@ class DocumentAdmin(SpaceColumns, DocumentActions):
         form = AddForm(request)
         added = hand_in_all(request, form) if form.is_valid() else []
         context = {
-            **self.admin_site.each_context(request),
             "title": "Add documents",
-            "opts": self.opts,
             "form": form,
             "added": added,
             **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/knowledge/document/add.html", context)
+        return self.rendered(request, "admin/knowledge/document/add.html", context)
 
     def add_one_view(self, request: HttpRequest) -> HttpResponse:
         """The same for a page that sends file by file: the line that tells of one."""
@@ -118,13 +117,11 @@ class DocumentAdmin(SpaceColumns, DocumentActions):
 
     def _passages_found(self, request: HttpRequest) -> HttpResponse:
         context = {
-            **self.admin_site.each_context(request),
             **passage_context(request),
             "title": "Documents",
-            "opts": self.opts,
             "search_help_text": self.search_help_text,
         }
-        return TemplateResponse(request, "admin/knowledge/document/passages_found.html", context)
+        return self.rendered(request, "admin/knowledge/document/passages_found.html", context)
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -185,25 +182,11 @@ class DocumentAdmin(SpaceColumns, DocumentActions):
 
     # --- the page of one document
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        document = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        note_visit(request, document.tenant_id, document.pk)
-        context = {
-            **self.admin_site.each_context(request),
-            **document_context(request, document),
-            "opts": self.opts,
-            "all_tenants": is_superuser(request),
-            **(extra_context or {}),
-        }
-        return TemplateResponse(request, "admin/knowledge/document/page.html", context)
+    def visited(self, request: HttpRequest, row: Document) -> None:
+        note_visit(request, row.tenant_id, row.pk)
+
+    def context(self, request: HttpRequest, row: Document) -> dict[str, Any]:
+        return document_context(request, row)
 
     def get_urls(self) -> list[URLPattern]:
         guarded = self.admin_site.admin_view
@@ -218,13 +201,9 @@ class DocumentAdmin(SpaceColumns, DocumentActions):
 
     def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         document = self.found(request, object_id)
-        note_visit(request, document.tenant_id, document.pk)
-        context = {
-            **self.admin_site.each_context(request),
-            **comparison_context(request, document),
-            "opts": self.opts,
-        }
-        return TemplateResponse(request, "admin/knowledge/document/compare.html", context)
+        self.visited(request, document)
+        context = comparison_context(request, document)
+        return self.rendered(request, "admin/knowledge/document/compare.html", context)
 
     def history_view(
         self,

@@ -19,10 +19,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
-from access.admin_base import SearchedByKey
+from access.admin_base import ReadOnlyPage, SearchedByKey
 from access.errors import VerbatimError
 from access.models import vocabulary_choices
-from access.operator_session import is_superuser, may, operated_tenant, operator_principal
+from access.operator_session import may, operated_tenant, operator_principal
 from access.principal import Principal
 from access.trust import OperatorPermission, Sensitivity
 from knowledge.admin.visits import note_visit
@@ -84,7 +84,7 @@ class QuestionForm(forms.Form):
 
 
 @admin.register(GoldenSet)
-class GoldenSetAdmin(SearchedByKey):
+class GoldenSetAdmin(SearchedByKey, ReadOnlyPage):
     list_display = ("name", "asked_as", "sensitivity_ceiling", "questions", "recall", "last_run")
     list_display_links = ("name",)
     search_fields = ("name",)
@@ -94,6 +94,7 @@ class GoldenSetAdmin(SearchedByKey):
     ordering = ("name", "id")
     form = GoldenSetForm
     add_form_template = "admin/change_form.html"
+    page = "admin/knowledge/goldenset/page.html"
 
     # --- who may do what
 
@@ -215,18 +216,8 @@ class GoldenSetAdmin(SearchedByKey):
             *super().get_urls(),
         ]
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        golden = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        note_visit(request, golden.tenant_id, None, golden_set_id=str(golden.pk))
-        return self._page(request, golden, QuestionForm())
+    def visited(self, request: HttpRequest, row: GoldenSet) -> None:
+        note_visit(request, row.tenant_id, None, golden_set_id=str(row.pk))
 
     def run_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         golden = self._changed(request, object_id)
@@ -242,7 +233,7 @@ class GoldenSetAdmin(SearchedByKey):
         golden = self._changed(request, object_id)
         form = QuestionForm(request.POST)
         if not form.is_valid():
-            return self._page(request, golden, form)
+            return self.shown(request, golden, form=form)
         chosen = form.cleaned_data["answers"].split()
         asked = GoldenAsked(
             text=form.cleaned_data["text"],
@@ -276,14 +267,12 @@ class GoldenSetAdmin(SearchedByKey):
             self.message_user(request, "Removed, with its questions and runs.", messages.SUCCESS)
             return HttpResponseRedirect(reverse("admin:knowledge_goldenset_changelist"))
         context = {
-            **self.admin_site.each_context(request),
             "title": "Remove golden set",
-            "opts": self.opts,
             "golden": golden,
             "questions": golden.questions.count(),
             "runs": golden.runs.count(),
         }
-        return TemplateResponse(request, "admin/knowledge/goldenset/delete.html", context)
+        return self.rendered(request, "admin/knowledge/goldenset/delete.html", context)
 
     def progress_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """How far the newest run has come, as a piece of the page; ended, the page is read anew."""
@@ -300,20 +289,18 @@ class GoldenSetAdmin(SearchedByKey):
             raise PermissionDenied
         return golden
 
-    def _page(self, request: HttpRequest, golden: GoldenSet, form: QuestionForm) -> HttpResponse:
-        runs = list(golden.runs.all()[:_RUNS_ON_PAGE])
+    def context(self, request: HttpRequest, row: GoldenSet) -> dict[str, Any]:
+        runs = list(row.runs.all()[:_RUNS_ON_PAGE])
         page = max(_number(request.GET.get("page", "")), 1)
         first = (page - 1) * _QUESTIONS_ON_PAGE
         asked = list(
-            golden.questions.prefetch_related("answers")[first : first + _QUESTIONS_ON_PAGE + 1]
+            row.questions.prefetch_related("answers")[first : first + _QUESTIONS_ON_PAGE + 1]
         )
         shown = asked[:_QUESTIONS_ON_PAGE]
         newest = runs[0] if runs else None
-        context = {
-            **self.admin_site.each_context(request),
-            "title": golden.name,
-            "opts": self.opts,
-            "golden": golden,
+        return {
+            "title": row.name,
+            "golden": row,
             "questions": _with_outcomes(shown, [run for run in runs if _ended(run)][:2]),
             "page": page,
             "more": len(asked) > _QUESTIONS_ON_PAGE,
@@ -321,10 +308,8 @@ class GoldenSetAdmin(SearchedByKey):
             "run": newest if newest is not None and not _ended(newest) else None,
             "last": next((run for run in runs if run.state == GoldenRunState.DONE), None),
             "chart": recall_chart(runs),
-            "form": form,
-            "all_tenants": is_superuser(request),
+            "form": QuestionForm(),
         }
-        return TemplateResponse(request, "admin/knowledge/goldenset/page.html", context)
 
 
 def _page_of(golden: GoldenSet) -> str:

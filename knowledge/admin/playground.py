@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django import forms
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from rest_framework.exceptions import ErrorDetail
 
+from access.admin_base import OperatorAdmin
 from access.errors import VerbatimError
 from access.models import ApiKey, vocabulary_choices
-from access.operator_session import is_superuser, operated_tenant, operator_principal
+from access.operator_session import operated_tenant, operator_principal
 from access.principal import Principal
 from access.trust import Sensitivity
 from knowledge.admin.trace_page import trace_context
@@ -160,7 +159,7 @@ def _said(problems: Any) -> str:
     return " ".join(dict.fromkeys(_said(part) for part in parts))
 
 
-def playground_view(model_admin: admin.ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
+def playground_view(model_admin: OperatorAdmin, request: HttpRequest) -> HttpResponse:
     """The form; sent, it searches and shows the traces of what it did."""
     names_tenant = operated_tenant(request) is None
     sent = request.method == "POST"
@@ -177,16 +176,13 @@ def playground_view(model_admin: admin.ModelAdmin[Any], request: HttpRequest) ->
         except VerbatimError as refused:
             form.add_error(None, refused.detail)
     context = {
-        **model_admin.admin_site.each_context(request),
         "title": "Playground",
-        "opts": model_admin.opts,
         "form": form,
         "found": found,
         **(_beside(found) if len(found) > 1 else {}),
-        "all_tenants": is_superuser(request),
         **_known(operated_tenant(request)),
     }
-    return TemplateResponse(request, "admin/knowledge/recalltrace/playground.html", context)
+    return model_admin.rendered(request, "admin/knowledge/recalltrace/playground.html", context)
 
 
 def _searched(form: PlaygroundForm, operator: Principal) -> list[dict[str, Any]]:

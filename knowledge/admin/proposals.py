@@ -1,6 +1,5 @@
 """The proposal desk: what agents ask to keep, and what an operator says to it."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,15 +10,14 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import F, Func, IntegerField, JSONField, QuerySet, Value
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from django.views.decorators.http import require_POST
 
-from access.admin_base import SearchedByKey
-from access.operator_session import is_superuser, may
+from access.admin_base import ReadOnlyPage, SearchedByKey
+from access.operator_session import may
 from access.principal import Principal
 from access.trust import OperatorPermission
 from knowledge.admin.visits import note_visit
@@ -47,7 +45,7 @@ class DeclineForm(forms.Form):
 
 
 @admin.register(RetentionProposal)
-class RetentionProposalAdmin(SearchedByKey):
+class RetentionProposalAdmin(SearchedByKey, ReadOnlyPage):
     list_display = ("name", "decision", "flags", "waiting", "visible_to", "principal_id", "outcome")
     list_display_links = ("name",)
     list_filter = ("decision", "sensitivity", "created_at")
@@ -56,6 +54,7 @@ class RetentionProposalAdmin(SearchedByKey):
     searched_names = ("principal_id",)
     search_help_text = "A proposal's or a document's id, or a principal."
     ordering = ("-created_at", "proposal_id")
+    page = "admin/knowledge/retentionproposal/page.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("job").defer("passages")
@@ -88,18 +87,8 @@ class RetentionProposalAdmin(SearchedByKey):
 
     # --- one proposal
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        proposal = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        note_visit(request, proposal.tenant_id, proposal.document_id, proposal_id=str(proposal.pk))
-        return self._page(request, proposal, ApprovalForm(), DeclineForm())
+    def visited(self, request: HttpRequest, row: RetentionProposal) -> None:
+        note_visit(request, row.tenant_id, row.document_id, proposal_id=str(row.pk))
 
     def get_urls(self) -> list[URLPattern]:
         def view(of: Callable[..., HttpResponse]) -> Any:
@@ -116,7 +105,7 @@ class RetentionProposalAdmin(SearchedByKey):
         proposal = self._decided_on(request, object_id)
         form = ApprovalForm(request.POST)
         if not form.is_valid():
-            return self._page(request, proposal, form, DeclineForm())
+            return self.shown(request, proposal, approval=form)
 
         def approve(operator: Principal) -> str:
             approved = store().approve_proposal(proposal.pk, operator)
@@ -130,7 +119,7 @@ class RetentionProposalAdmin(SearchedByKey):
         proposal = self._decided_on(request, object_id)
         form = DeclineForm(request.POST)
         if not form.is_valid():
-            return self._page(request, proposal, ApprovalForm(), form)
+            return self.shown(request, proposal, decline=form)
 
         def decline(operator: Principal) -> str:
             store().decline_proposal(proposal.pk, operator, reason=form.cleaned_data["reason"])
@@ -150,31 +139,21 @@ class RetentionProposalAdmin(SearchedByKey):
         page = reverse("admin:knowledge_retentionproposal_change", args=[proposal.pk])
         return self.acted(request, proposal.tenant_id, act, then=page)
 
-    def _page(
-        self,
-        request: HttpRequest,
-        proposal: RetentionProposal,
-        approval: ApprovalForm,
-        decline: DeclineForm,
-    ) -> HttpResponse:
-        stored = max(1, -(-_stored(proposal) // _ON_PAGE))
+    def context(self, request: HttpRequest, row: RetentionProposal) -> dict[str, Any]:
+        stored = max(1, -(-_stored(row) // _ON_PAGE))
         page = min(max(_number(request.GET.get("page", "")), 1), stored)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": proposal.title or "Proposal",
-            "opts": self.opts,
-            "proposal": proposal,
-            "receipt": proposal.receipt,
-            "undecided": RetentionProposal.objects.undecided().filter(pk=proposal.pk).exists(),
-            "passages": _passages(proposal, page),
+        return {
+            "title": row.title or "Proposal",
+            "proposal": row,
+            "receipt": row.receipt,
+            "undecided": RetentionProposal.objects.undecided().filter(pk=row.pk).exists(),
+            "passages": _passages(row, page),
             "page": page,
             "pages": stored,
-            "approval": approval,
-            "decline": decline,
-            "events": KnowledgeEvent.objects.filter(data__proposal_id=str(proposal.pk)),
-            "all_tenants": is_superuser(request),
+            "approval": ApprovalForm(),
+            "decline": DeclineForm(),
+            "events": KnowledgeEvent.objects.filter(data__proposal_id=str(row.pk)),
         }
-        return TemplateResponse(request, "admin/knowledge/retentionproposal/page.html", context)
 
 
 def _stored(proposal: RetentionProposal) -> int:

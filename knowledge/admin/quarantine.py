@@ -12,14 +12,13 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from access.admin_base import SearchedByKey
-from access.operator_session import is_superuser, may
+from access.admin_base import ReadOnlyPage, SearchedByKey
+from access.operator_session import may
 from access.principal import Principal
 from access.trust import OperatorPermission
 from knowledge.admin.visits import note_visit
@@ -45,7 +44,7 @@ class PurgeForm(ReasonForm):
 
 
 @admin.register(QuarantinedChunk)
-class QuarantinedChunkAdmin(SearchedByKey):
+class QuarantinedChunkAdmin(SearchedByKey, ReadOnlyPage):
     list_display = ("chunk_id", "document", "headings", "detectors", "tokens", "state")
     list_display_links = ("chunk_id",)
     searched_ids = ("chunk_set__version__document",)
@@ -54,6 +53,7 @@ class QuarantinedChunkAdmin(SearchedByKey):
     search_fields = ("chunk_id",)
     list_select_related = ("chunk_set__version__document",)
     ordering = ("-id",)
+    page = "admin/knowledge/quarantinedchunk/page.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # What is still being ingested is nobody's to decide yet.
@@ -81,18 +81,8 @@ class QuarantinedChunkAdmin(SearchedByKey):
 
     # --- one passage
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        chunk = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        note_visit(request, chunk.tenant_id, chunk.chunk_set.finalized_version.document_id)
-        return self._page(request, chunk, ReasonForm(prefix="release"), PurgeForm(prefix="purge"))
+    def visited(self, request: HttpRequest, row: QuarantinedChunk) -> None:
+        note_visit(request, row.tenant_id, row.chunk_set.finalized_version.document_id)
 
     def get_urls(self) -> list[URLPattern]:
         def view(of: Callable[..., HttpResponse]) -> Any:
@@ -113,9 +103,8 @@ class QuarantinedChunkAdmin(SearchedByKey):
             store().release_chunk(chunk.chunk_id, operator, reason=reason)
             return f"Released {chunk.chunk_id}: searches find it from now on."
 
-        return self._decide(request, chunk, form, release) or self._page(
-            request, chunk, form, PurgeForm(prefix="purge")
-        )
+        decided = self._decide(request, chunk, form, release)
+        return decided or self.shown(request, chunk, release_form=form)
 
     def purge_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         chunk = self._decided_on(request, object_id)
@@ -125,9 +114,8 @@ class QuarantinedChunkAdmin(SearchedByKey):
             store().purge_chunk(chunk.chunk_id, operator, reason=reason)
             return f"Purged {chunk.chunk_id}: its text is gone."
 
-        return self._decide(request, chunk, form, purge) or self._page(
-            request, chunk, ReasonForm(prefix="release"), form
-        )
+        decided = self._decide(request, chunk, form, purge)
+        return decided or self.shown(request, chunk, purge_form=form)
 
     def _decided_on(self, request: HttpRequest, object_id: str) -> QuarantinedChunk:
         chunk: QuarantinedChunk = self.found(request, object_id)
@@ -150,34 +138,24 @@ class QuarantinedChunkAdmin(SearchedByKey):
             request, chunk.tenant_id, lambda operator: act(operator, reason), then=reverse(_LIST)
         )
 
-    def _page(
-        self,
-        request: HttpRequest,
-        chunk: QuarantinedChunk,
-        release_form: ReasonForm,
-        purge_form: PurgeForm,
-    ) -> HttpResponse:
+    def context(self, request: HttpRequest, row: QuarantinedChunk) -> dict[str, Any]:
         marks = [
             {"family": reason["detector"], "start": reason["start"], "end": reason["end"]}
-            for reason in chunk.verdict_reasons
+            for reason in row.verdict_reasons
             if reason.get("part") == "text"
         ]
-        version = chunk.chunk_set.finalized_version
-        context = {
-            **self.admin_site.each_context(request),
+        version = row.chunk_set.finalized_version
+        return {
             "title": "Quarantined passage",
-            "opts": self.opts,
-            "chunk": chunk,
+            "chunk": row,
             "version": version,
             "document": version.document,
-            "admission_version": chunk.chunk_set.admission_version,
-            "found": _counted(chunk),
-            "passage": passage_html(chunk.text, marks, says="Found"),
-            "release_form": release_form,
-            "purge_form": purge_form,
-            "all_tenants": is_superuser(request),
+            "admission_version": row.chunk_set.admission_version,
+            "found": _counted(row),
+            "passage": passage_html(row.text, marks, says="Found"),
+            "release_form": ReasonForm(prefix="release"),
+            "purge_form": PurgeForm(prefix="purge"),
         }
-        return TemplateResponse(request, "admin/knowledge/quarantinedchunk/page.html", context)
 
 
 def _counted(chunk: QuarantinedChunk) -> list[tuple[str, int]]:

@@ -17,13 +17,12 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from access.admin_base import OperatorAdmin, as_uuid, searched_words
+from access.admin_base import ReadOnlyPage, as_uuid, searched_words
 from access.admin_filters import ChoiceFilter, TenantFilter, WordFilter
 from access.errors import VerbatimError
 from access.operator_session import is_superuser, may, operator_principal
@@ -89,7 +88,7 @@ class MakerFilter(WordFilter):
 
 
 @admin.register(Record)
-class RecordAdmin(SpaceColumns, OperatorAdmin):
+class RecordAdmin(SpaceColumns, ReadOnlyPage):
     list_display = ("told", "visibility", "sensitivity", "revision", "maker", "changed_at")
     list_display_links = ("told",)
     list_filter = (KindFilter, MakerFilter)
@@ -98,6 +97,7 @@ class RecordAdmin(SpaceColumns, OperatorAdmin):
     search_help_text = "Words of its first line, a record's id, or the id of a source it cites."
     ordering = ("-created_at", "record_id")
     change_list_template = "admin/filters/change_list.html"
+    page = "admin/knowledge/record/page.html"
 
     # --- the list
 
@@ -151,33 +151,24 @@ class RecordAdmin(SpaceColumns, OperatorAdmin):
         pk = as_uuid(object_id)
         return Record.objects.select_related("space").filter(pk=pk).first() if pk else None
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        record = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        note_visit(request, record.tenant_id, None, record_id=str(record.pk))
-        operator = operator_principal(request, record.tenant_id)
-        row = _revision(record, request.GET.get("revision", str(record.revision)))
-        _, resolved = store().resolve_evidence(record.pk, operator, revision=row.revision)
+    def visited(self, request: HttpRequest, row: Record) -> None:
+        note_visit(request, row.tenant_id, None, record_id=str(row.pk))
+
+    def context(self, request: HttpRequest, row: Record) -> dict[str, Any]:
+        operator = operator_principal(request, row.tenant_id)
+        shown = _revision(row, request.GET.get("revision", str(row.revision)))
+        _, resolved = store().resolve_evidence(row.pk, operator, revision=shown.revision)
         pages = max(1, math.ceil(len(resolved) / EVIDENCE_ON_PAGE))
         page = page_asked(request, pages)
         first = (page - 1) * EVIDENCE_ON_PAGE
-        value = row.value()
+        value = shown.value()
         revisions = list(
-            record.revisions.defer("canonical").order_by("-revision")[: REVISIONS_ON_PAGE + 1]
+            row.revisions.defer("canonical").order_by("-revision")[: REVISIONS_ON_PAGE + 1]
         )
-        context = {
-            **self.admin_site.each_context(request),
-            "title": record.label,
-            "opts": self.opts,
-            "record": record,
-            "shown": row,
+        return {
+            "title": row.label,
+            "record": row,
+            "shown": shown,
             "value": value,
             "parts": _parts(value),
             "notes": [
@@ -187,29 +178,24 @@ class RecordAdmin(SpaceColumns, OperatorAdmin):
             "citations": len(resolved),
             "revisions": revisions[:REVISIONS_ON_PAGE],
             "more_revisions": len(revisions) > REVISIONS_ON_PAGE,
-            "query": f"revision={row.revision}",
+            "query": f"revision={shown.revision}",
             "page": page,
             "pages": pages,
-            "all_tenants": is_superuser(request),
-            **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/knowledge/record/page.html", context)
 
     def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         record = self.found(request, object_id)
-        note_visit(request, record.tenant_id, None, record_id=str(record.pk))
+        self.visited(request, record)
         old, new = (_revision(record, request.GET.get(name, "")) for name in ("from", "to"))
         context = {
-            **self.admin_site.each_context(request),
             "title": f"Revisions {old.revision} and {new.revision} of {record.label}",
-            "opts": self.opts,
             "record": record,
             "old": old,
             "new": new,
             "compared": (old, new),
             "changes": _changes(old.value(), new.value()),
         }
-        return TemplateResponse(request, "admin/knowledge/record/compare.html", context)
+        return self.rendered(request, "admin/knowledge/record/compare.html", context)
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -266,15 +252,13 @@ class RecordAdmin(SpaceColumns, OperatorAdmin):
                 self.message_user(request, done, messages.SUCCESS)
                 return HttpResponseRedirect(then)
         context = {
-            **self.admin_site.each_context(request),
             "title": doing.title,
-            "opts": self.opts,
             "doing": doing,
             "record": record,
             "form": form,
             "deleting": doing is _DELETE,
         }
-        return TemplateResponse(request, "admin/knowledge/record/ask.html", context)
+        return self.rendered(request, "admin/knowledge/record/ask.html", context)
 
 
 def _address(record: Record) -> str:

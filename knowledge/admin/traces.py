@@ -13,13 +13,12 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import truncatechars
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 
-from access.admin_base import OperatorAdmin, as_uuid
+from access.admin_base import ReadOnlyPage, as_uuid
 from access.admin_filters import ChoiceFilter, DayFilter, SurfaceFilter, TenantFilter, WordFilter
 from access.errors import VerbatimError
 from access.operator_session import is_superuser, may, operator_principal
@@ -76,7 +75,7 @@ class KeepForm(forms.Form):
 
 
 @admin.register(RecallTrace)
-class RecallTraceAdmin(OperatorAdmin):
+class RecallTraceAdmin(ReadOnlyPage):
     list_display = ("created_at", "query", "principal", "surface", "shown", "took")
     list_display_links = ("created_at", "query")
     list_filter = (PrincipalFilter, SurfaceFilter, KindFilter, TimeFilter, AskedFilter)
@@ -84,6 +83,7 @@ class RecallTraceAdmin(OperatorAdmin):
     search_help_text = "A trace's id."
     ordering = ("-created_at", "id")
     change_list_template = "admin/knowledge/recalltrace/change_list.html"
+    page = "admin/knowledge/recalltrace/page.html"
 
     # --- the list
 
@@ -139,26 +139,15 @@ class RecallTraceAdmin(OperatorAdmin):
             *super().get_urls(),
         ]
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        trace = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        note_visit(request, trace.tenant_id, None, trace_id=str(trace.pk))
-        viewer = operator_principal(request, trace.tenant_id)
-        context = {
-            **self.admin_site.each_context(request),
+    def visited(self, request: HttpRequest, row: RecallTrace) -> None:
+        note_visit(request, row.tenant_id, None, trace_id=str(row.pk))
+
+    def context(self, request: HttpRequest, row: RecallTrace) -> dict[str, Any]:
+        viewer = operator_principal(request, row.tenant_id)
+        return {
             "title": "A search and what it showed",
-            "opts": self.opts,
-            "one": trace_context(store().view_trace(trace.pk, viewer), viewer),
-            "all_tenants": is_superuser(request),
+            "one": trace_context(store().view_trace(row.pk, viewer), viewer),
         }
-        return TemplateResponse(request, "admin/knowledge/recalltrace/page.html", context)
 
     def block_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The block to the byte, which a page cannot show: it makes invisible characters seen."""

@@ -6,15 +6,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import ReadOnlyPage
 from access.admin_filters import TenantFilter
 from access.operator_session import is_superuser
 from knowledge.models import ArmSwitch, Chunk, KnowledgeEvent
@@ -32,35 +30,6 @@ _MEASURES: Final = {
     "recall_at_10": "recall@10",
     "mrr_at_10": "MRR@10",
 }
-
-
-class ReadOnlyPage(OperatorAdmin):
-    """A list, and a page of ours for each row; nothing to change on either."""
-
-    page = ""
-
-    def context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        """What the page shows beside the row itself."""
-        return {}
-
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        row = self.found(request, object_id)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        context = {
-            **self.admin_site.each_context(request),
-            **self.context(request, row),
-            "row": row,
-            "opts": self.opts,
-            "all_tenants": is_superuser(request),
-        }
-        return TemplateResponse(request, self.page, context)
 
 
 @admin.register(EmbeddingSpace)
@@ -94,8 +63,10 @@ class EmbeddingSpaceAdmin(ReadOnlyPage):
         counted = coverage.of_space(row.pk)
         return {
             "title": row.model,
+            "row": row,
             "state": self.state_badge(row),
             "coverage": counted,
+            "incomplete": counted.missing and row.state != EmbeddingState.RETIRED,
             "most_counted": coverage.MOST_COUNTED,
             "bytes": counted.vectors * spaces.bytes_of_vector(row.dimensions),
             "graph_bytes": spaces.bytes_of_graph(row.pk) if is_superuser(request) else None,
@@ -139,6 +110,7 @@ class ArmSwitchAdmin(ReadOnlyPage):
         model = figures.get("model")
         return {
             "title": str(row),
+            "row": row,
             "state": self.state(row),
             "figures": figures,
             "lift": self.lift(row),
