@@ -358,7 +358,7 @@ def test_a_question_of_a_trace_is_kept_and_run(olga: Client) -> None:
     ended = olga.get(set_path(golden, "progress"))
     assert ended["HX-Refresh"] == "true"
     shown = page(olga, set_path(golden))
-    assert re.search(r"<dt>Recall@3</dt> <dd> 1.00 </dd>", shown)
+    assert re.search(r"<dt>Recall@3</dt><dd>1.00</dd>", shown)
     assert "found" in shown
     assert "1.00" in page(olga, SETS)
 
@@ -434,7 +434,7 @@ def test_stale_answers_are_shown_as_what_they_are(olga: Client) -> None:
     store().run_golden_set(again.pk)
     shown = page(olga, set_path(run.golden_set))
     assert "its words are in no passage of the newest version" in shown
-    assert re.search(r'class="attention"> <dt>Stale</dt> <dd> 1 </dd>', shown)
+    assert re.search(r'class="attention"><dt>Stale</dt><dd>1</dd>', shown)
     store().delete(first.document_id, principal())
     shown = page(olga, set_path(run.golden_set))
     assert "its document was deleted" in shown

@@ -108,17 +108,17 @@ def test_a_space_says_how_many_passages_of_the_tenant_have_a_vector(semantic: Se
     assert "words-2" not in listed(alice), "it holds nothing of theirs yet"
     store().embed(Principal.for_operator("acme", "olga"))
     assert "words-2" in listed(alice)
-    assert "With a vector</dt> <dd> 3 </dd>" in facts(page(alice, filling))
+    assert "With a vector</dt><dd>3</dd>" in facts(page(alice, filling))
     retitled = DocumentChange(title="Couch", origin_trust=OriginTrust.USER)
     store().update(done[0].document_id, principal(), retitled)
     shown = facts(page(alice, live))
-    assert "Passages of yours</dt> <dd> 3 </dd>" in shown
-    assert "With a vector</dt> <dd> 3 </dd>" in shown
-    assert "Without one</dt> <dd> 0 </dd>" in shown
-    assert "Of a former title</dt> <dd> 1 </dd>" in shown
+    assert "Passages of yours</dt><dd>3</dd>" in shown
+    assert "With a vector</dt><dd>3</dd>" in shown
+    assert "Without one</dt><dd>0</dd>" in shown
+    assert "Of a former title</dt><dd>1</dd>" in shown
     assert "Size of the graph" not in shown, "it is over the vectors of all tenants"
     shown = facts(page(crawl.signed_in(make_superuser()), live))
-    assert "Passages</dt> <dd> 4 </dd>" in shown
+    assert "Passages</dt><dd>4</dd>" in shown
     assert "Size of the graph" in shown
 
 
@@ -162,5 +162,5 @@ def test_a_trace_says_which_arms_were_on(semantic: Semantic) -> None:
         semantic.embedder.down = down
         trace = reverse("admin:knowledge_recalltrace_change", args=[ask("car").trace_id])
         shown = facts(alice.get(trace).content.decode())
-        assert f"<dt>Arms</dt> <dd> {said} " in shown
+        assert f"<dt>Arms</dt><dd> {said} " in shown
         assert ("without semantic" in shown) is down
