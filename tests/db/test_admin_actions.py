@@ -53,7 +53,7 @@ def test_retitling_reaches_the_next_search(olga: Client) -> None:
     assert now(found.document_id).title == "Old zebra"
     html = post(olga, path, title="New <b>yak</b>", reason="renamed")
     assert "It has its new title" in html
-    assert '<h1><bdi>New &lt;b&gt;yak&lt;/b&gt;</bdi></h1>' in html
+    assert "<h1><bdi>New &lt;b&gt;yak&lt;/b&gt;</bdi></h1>" in html
     assert ask("yak").passages
     assert not ask("zebra").passages
     with operations_session():
