@@ -21,6 +21,7 @@ from django.db import connection
 from access.models import ApiKey
 from access.principal import Principal
 from access.tenancy import tenant_session
+from access.trust import Scope
 
 SEARCH: Final = "/v1/tools/knowledge.search"
 _READY_SECONDS: Final = 60
@@ -102,13 +103,13 @@ def _wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 @contextlib.contextmanager
-def key_of(principal: Principal) -> Iterator[str]:
+def key_of(principal: Principal, *scopes: Scope) -> Iterator[str]:
     """A key of the principal's, for the length of the block. An operator's is a member's."""
     key, plain = ApiKey.issue(
         tenant_id=principal.tenant_id,
         principal_id=principal.principal_id,
         name="measurement",
-        scopes=[],
+        scopes=list(scopes),
         projects=None,
         max_origin_trust=principal.max_origin_trust,
         sensitivity_ceiling=principal.sensitivity_ceiling,

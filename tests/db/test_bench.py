@@ -99,8 +99,32 @@ class TestLoad:
         assert set(by_kind) == {"search", "mcp", "chunk", "quote", "list"}
         assert sum(of["requests"] for of in by_kind.values()) == 45
         assert answer["process"]["memory_mb"]["after_warm_up"] > 10
-        assert 1 <= answer["process"]["connections"]["most"] <= 20
+        # One of each client's in use, and one on its way back.
+        assert 1 <= answer["process"]["connections"]["most"] <= 2 * 3
         assert footprint(blob_root) == before
+
+    @pytest.mark.long
+    @pytest.mark.django_db(transaction=True)
+    def test_some_of_what_it_asks_writes_and_leaves_nothing(
+        self, sources: Path, blob_root: Path
+    ) -> None:
+        before = footprint(blob_root)
+        answer = told(
+            *("load", "--chunks", "60", "--processes", "1", "--clients", "2"),
+            *("--requests", "80", "--warm-up", "10", "--writes", "0.5", "--from", str(sources)),
+        )
+        assert (answer["errors"], answer["writes"]) == ({}, 0.5)
+        by_kind = {kind: of["requests"] for kind, of in answer["latency_ms_by_kind"].items()}
+        assert sum(by_kind.values()) == 80
+        writing = {kind: by_kind[kind] for kind in ("upload", "ingest", "cite", "delete")}
+        # A client that has found or made nothing yet searches instead.
+        assert 32 <= sum(writing.values()) <= 40
+        assert writing["ingest"] > writing["delete"] > 0
+        assert footprint(blob_root) == before
+
+    def test_a_share_is_one(self) -> None:
+        with pytest.raises(CommandError, match="from 0 to 1"):
+            told("load", "--writes", "20")
 
     def test_another_installation_is_asked_with_a_key(self) -> None:
         with pytest.raises(CommandError, match="--key-file"):

@@ -98,6 +98,13 @@ class Command(VerbatimCommand):
         until.add_argument("--seconds", type=float, default=60)
         until.add_argument("--requests", type=int, help="instead of so many seconds")
         loaded.add_argument("--warm-up", type=int, default=500, help="requests that do not count")
+        loaded.add_argument(
+            "--writes",
+            type=float,
+            default=0.0,
+            metavar="SHARE",
+            help="of the requests upload, admit, cite or delete: 0.2 is one in five",
+        )
         labelled = kinds.add_parser("scans", help="the scanners on labelled JSON lines")
         labelled.add_argument("--secrets", type=Path, help="a .b64 file is decoded first")
         labelled.add_argument("--instructions", type=Path)
@@ -162,7 +169,10 @@ class Command(VerbatimCommand):
             seconds=None if options["requests"] else options["seconds"],
             requests=options["requests"],
             warm_up=options["warm_up"],
+            writes=options["writes"],
         )
+        if not 0 <= amount.writes <= 1:
+            raise CommandError("A share is a number from 0 to 1 (--writes).", returncode=1)
         if options["url"]:
             if not options["key_file"]:
                 raise CommandError("Name a file that holds a key (--key-file).", returncode=1)
