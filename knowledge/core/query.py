@@ -231,19 +231,23 @@ def heading_words(formed: FormedQuery, lexemes: Lexemes) -> dict[str, str]:
 
 
 def _stop_words(formed: FormedQuery, lexemes: Lexemes) -> frozenset[str]:
+    return frozenset().union(*stop_words_spoken(formed, lexemes).values())
+
+
+def stop_words_spoken(formed: FormedQuery, lexemes: Lexemes) -> dict[str, frozenset[str]]:
     """The stop words of the language that the question uses most of, of several when equal.
 
     A question of one word shows no language.
     """
     if len(formed.terms) == 1:
-        return frozenset()
+        return {}
     stems = [term for term in formed.terms if term.stem]
     stops = {
-        language: {term.word for term in stems if by_word.get(term.spelling, "") is None}
+        language: frozenset(term.word for term in stems if by_word.get(term.spelling, "") is None)
         for language, by_word in lexemes.items()
     }
     most = max(map(len, stops.values()), default=0)
-    return frozenset().union(*(words for words in stops.values() if len(words) == most))
+    return {language: words for language, words in stops.items() if len(words) == most}
 
 
 def weigh(

@@ -8,8 +8,11 @@ from typing import Final
 
 from knowledge.core.analysis import fold
 
-SHORTEST: Final = 5
-"""Characters. Shorter words are one edit away from too many others."""
+SHORTEST: Final = 4
+"""Characters. Shorter words are one edit away from anything."""
+LONG: Final = 5
+"""Characters. Shorter words are one edit away from many others, so that of several which occur
+none is the one that was meant."""
 
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _ALPHABETS: Final = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from django.db import connections
 
 from knowledge.adapters.term_index import document_frequencies
 from knowledge.core import bm25
-from knowledge.core.analysis import ANALYZER_VERSION, ANALYZERS
+from knowledge.core.analysis import ANALYZER_VERSION, ANALYZERS, Term
 from knowledge.core.fusion import LEXICAL
 from knowledge.core.ports import Stemmer
 from knowledge.core.query import (
@@ -21,10 +22,11 @@ from knowledge.core.query import (
     form_query,
     heading_words,
     lexemes_of,
+    stop_words_spoken,
     weigh,
     words_searched,
 )
-from knowledge.core.spelling import one_edit_away, respelled
+from knowledge.core.spelling import LONG, one_edit_away, respelled
 from knowledge.core.types import KnowledgeQuery
 from knowledge.retrieval.arms import Asked, Found, SearchView
 
@@ -38,7 +40,7 @@ _ALONE = 10
 _MOST = 2
 # What a corrected word counts, against one that was found as it was written.
 CORRECTED = 0.8
-MOST_CORRECTIONS = 4
+MOST_CORRECTIONS = 8
 
 # The best ones by words alone, of which those with the question's words side by side rank higher.
 # The vectors of text are read for these alone: `tsv || ''` reads each once for all its pairs.
@@ -73,7 +75,7 @@ _AS_OF = """
 class _Read:
     """A question as the index of a view takes it.
 
-    `corrections` are words that occur nowhere, and how what is searched for instead is written.
+    `corrections` are words that occur nowhere, and how what each is taken for is written.
     """
 
     query: FormedQuery
@@ -83,8 +85,11 @@ class _Read:
     corrections: Mapping[str, str]
 
     def notes(self) -> list[str]:
+        forms = lexemes_of(self.query, self.lexemes)
         return [
             f"Nothing holds “{word}”; words like “{written}” were searched for."
+            if forms[word]
+            else f"Nothing holds “{word}”; it was taken for “{written}”, too common to search by."
             for word, written in self.corrections.items()
         ]
 
@@ -211,42 +216,56 @@ class LexicalArm:
     ) -> tuple[FormedQuery, dict[str, str]]:
         """Lets a word that occurs nowhere stand for the most frequent one that is an edit away.
 
-        Only words of what the caller may see are offered, at a discount. `lexemes` and
-        `frequencies` learn of them. Returned beside the query is how each is written.
+        That is a stop word when one is so near: no words are more frequent. Others are words of
+        what the caller may see, at a discount, and for a short word the only one there is.
+        `lexemes` and `frequencies` learn of them. Returned beside the query is how each is written.
         """
-        forms = lexemes_of(query, lexemes)
-        unknown = [
-            term
-            for term in query.terms
-            if term.stem
-            and forms[term.word]
-            and not any(frequencies.get(form) for form in forms[term.word])
-        ]
+        offered = _offered(query, lexemes, frequencies) if view.as_of is None else {}
+        if not offered:
+            return query, {}
+        strings = sorted(set().union(*offered.values()))
+        by_language = {language: self._stemmer.lexemes(strings, language) for language in lexemes}
+        stems = {stem for found in by_language.values() for stem in found.values() if stem}
+        _, known = document_frequencies(view.spaces, sorted(stems), using=view.using)
+        spoken = [by_language[language] for language in stop_words_spoken(query, lexemes)]
         corrections, weights = dict[str, str](), dict(query.weights)
-        for term in unknown[:MOST_CORRECTIONS] if view.as_of is None else ():
-            word = term.word
-            offered = one_edit_away(word)
-            by_language = {
-                language: self._stemmer.lexemes(sorted(offered), language) for language in lexemes
-            }
-            stems = {stem for found in by_language.values() for stem in found.values() if stem}
-            _, known = document_frequencies(view.spaces, sorted(stems), using=view.using)
-            best = max(known, key=lambda stem: (known[stem], stem), default=None)
-            if best is None or not known[best]:
-                continue
+        for term, near in offered.items():
+            best: str | None = None
+            written = [one for found in spoken for one in near if found[one] is None]
+            if not written:
+                forms = {found[one] for found in by_language.values() for one in near}
+                occurring = [form for form in forms if form and known.get(form)]
+                if not occurring or (len(term.word) < LONG and len(occurring) > 1):
+                    continue
+                best = max(occurring, key=lambda form: (known[form], form))
+                frequencies[best] = known[best]
+                weights[term.word] *= CORRECTED
+                written = [
+                    one for found in by_language.values() for one in near if found[one] == best
+                ]
             lexemes.update(
                 {
                     language: {**by_word, term.spelling: best}
                     for language, by_word in lexemes.items()
                 }
             )
-            frequencies[best] = known[best]
-            weights[word] *= CORRECTED
-            corrections[word] = min(
-                (o for found in by_language.values() for o, stem in found.items() if stem == best),
-                key=lambda one: (len(one), one),
-            )
+            corrections[term.word] = min(written, key=lambda one: (len(one), one))
         return replace(query, weights=weights), corrections
+
+
+def _offered(
+    query: FormedQuery, lexemes: Lexemes, frequencies: Mapping[str, int]
+) -> dict[Term, set[str]]:
+    """What may be meant by words that occur nowhere, for the first ones that are long enough."""
+    forms = lexemes_of(query, lexemes)
+    unknown = (
+        (term, one_edit_away(term.word))
+        for term in query.terms
+        if term.stem
+        and forms[term.word]
+        and not any(frequencies.get(form) for form in forms[term.word])
+    )
+    return dict(islice(((term, near) for term, near in unknown if near), MOST_CORRECTIONS))
 
 
 def _versions(view: SearchView) -> list[str]:

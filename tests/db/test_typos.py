@@ -32,6 +32,44 @@ def test_a_slip_finds_what_was_meant(question: str) -> None:
     assert result.passages[0].terms.match < clean.passages[0].terms.match
 
 
+@pytest.mark.parametrize(
+    ("question", "meant"),
+    [
+        ("Waht does the rollback restore?", "What does the rollback restore?"),
+        ("Whaet does the rollback restore?", "What does the rollback restore?"),
+        ("Wich door?", "Which door?"),
+    ],
+)
+def test_a_slip_in_a_stop_word_counts_for_nothing(question: str, meant: str) -> None:
+    """It is no rare word that nothing holds, nor a word that is as near and occurs."""
+    admit("# Waste\n\nWheat is weighed wet.\n", title="Waste")
+    slipped, clean = ask(question), ask(meant)
+    assert texts(slipped) == texts(clean)
+    assert slipped.passages[0].terms.match == clean.passages[0].terms.match
+    assert "too common to search by" in slipped.notes[0]
+    assert not clean.notes
+
+
+def test_stop_words_are_those_of_the_language_that_is_spoken() -> None:
+    admit("Eine Anlage, die nicht mehr läuft.\n", title="Anlage", language="german")
+    assert ask("The weird rollback").notes == ()
+    assert "“wird”" in ask("Die Anlage, die weird").notes[0]
+
+
+def test_a_short_word_is_taken_for_the_only_one_that_is_near() -> None:
+    assert texts(ask("dooor")) == texts(ask("dor door")) == texts(ask("door"))
+    found = ask("dorr")
+    assert texts(found) == texts(ask("door"))
+    admit("The dorm is closed.\n", title="Dorm")
+    assert not ask("dorr").passages
+
+
+def test_several_slips_and_no_correction_is_used_up_by_what_has_none() -> None:
+    none = "gnu emu elk hen yak e4107 n12"
+    found = ask(f"{none} rolback deploymnet previuos weekyl calender hagns besdie")
+    assert len(found.notes) == 7
+
+
 def test_words_that_occur_are_never_corrected() -> None:
     admit("# Door\n\nThe dour porter locks it.\n", title="Door")
     assert not ask("dour porter").notes

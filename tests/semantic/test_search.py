@@ -41,10 +41,10 @@ def test_a_misspelt_question_is_embedded_as_it_was_meant(semantic: Semantic) -> 
     """Words that occur nowhere, by the words that the lexical arm searches for instead."""
     admit(CAR)
     before = moment()
-    found = ask("Which automobile is behind the Houze?")
+    found = ask("Whihc automobile is behind the Houze?")
     assert texts(found) == ["The car waits behind the house."]
     assert any("“houze”" in note for note in found.notes)
-    assert semantic.embedder.asked == ["Which automobile is behind the house?"]
+    assert semantic.embedder.asked == ["which automobile is behind the house?"]
     for asked in ("the house", "the houze of zyxwvut"):
         ask(asked, as_of=before)
         assert semantic.embedder.asked[-1] == asked, "nobody knows what occurred then"

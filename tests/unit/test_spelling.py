@@ -20,12 +20,12 @@ def test_the_first_letter_stays_and_the_word_itself_is_no_correction() -> None:
     assert "house" not in one_edit_away("house")
 
 
-@pytest.mark.parametrize("word", ["", "pump", "e4107", "snake_case", "回滚部署指南", "abcфд"])
+@pytest.mark.parametrize("word", ["", "fox", "e4107", "snake_case", "回滚部署指南", "abcфд"])
 def test_short_words_identifiers_and_unknown_scripts_have_none(word: str) -> None:
     assert one_edit_away(word) == set()
 
 
-@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", min_size=5, max_size=30))
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=30))
 def test_every_correction_is_near(word: str) -> None:
     found = one_edit_away(word)
     assert len(found) <= 54 * len(word) + 26
