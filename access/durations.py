@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from threading import Lock
 from typing import Final
 
 import redis
@@ -86,6 +87,7 @@ class _Pause:
 
 
 _pause = _Pause()
+_beginning: Final = Lock()
 
 
 def observe(histogram: Histogram, *labels: str, seconds: float) -> None:
@@ -95,7 +97,7 @@ def observe(histogram: Histogram, *labels: str, seconds: float) -> None:
     place = bisect_left(histogram.bounds, seconds)
     named = [histogram.name, *labels]
     try:
-        with _client().pipeline(transaction=False) as both:
+        with _counts().pipeline(transaction=False) as both:
             both.hincrby(_KEY, json.dumps([*named, place]), 1)
             both.hincrby(_KEY, json.dumps([*named, _SUM]), round(max(seconds, 0.0) * 1_000_000))
             both.execute()
@@ -126,7 +128,7 @@ def durations() -> Mapping[Histogram, Mapping[tuple[str, ...], Counted]]:
     found: dict[Histogram, dict[tuple[str, ...], list[int]]] = {one: {} for one in HISTOGRAMS}
     by_name = {histogram.name: histogram for histogram in HISTOGRAMS}
     try:
-        kept = _client().hgetall(_KEY)
+        kept = _counts().hgetall(_KEY)
     except redis.RedisError as error:
         logger.warning("durations_not_read", extra={"error": type(error).__name__})
         return {}
@@ -145,6 +147,13 @@ def durations() -> Mapping[Histogram, Mapping[tuple[str, ...], Counted]]:
         }
         for histogram, by_labels in found.items()
     }
+
+
+def _counts() -> redis.Redis:
+    """One client for all threads. Of two that begin at once one would be left to nobody, and close
+    its connections, while it is being used."""
+    with _beginning:
+        return _client()
 
 
 @cache

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 from uuid import uuid4
 
 import anyio
 import httpx
 import pytest
+import redis
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
@@ -80,6 +84,28 @@ def test_several_processes_and_threads_count_together(blob_root: Path) -> None:
     # Up to 25 ms, and up to a second.
     assert (found.buckets[2], found.buckets[7], sum(found.buckets)) == (200, 1, 201)
     assert found.seconds == pytest.approx(200 * 0.02 + 0.7)
+
+
+def test_threads_that_begin_at_once_count_by_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, made, several = redis.Redis.from_url, [], 8
+
+    def slow(*given: Any, **named: Any) -> Any:
+        made.append(given)
+        time.sleep(0.1)
+        return real(*given, **named)
+
+    monkeypatch.setattr(redis.Redis, "from_url", slow)
+    module._client.cache_clear()
+    tool, together = f"tool-{uuid4().hex}", Barrier(several)
+
+    def count(_: int) -> None:
+        together.wait(20)
+        observe(TOOLS, tool, "answered", seconds=0.1)
+
+    with ThreadPoolExecutor(several) as pool:
+        list(pool.map(count, range(several)))
+    assert len(made) == 1
+    assert counted(TOOLS, tool, "answered")[0] == several
 
 
 def test_bounds_belong_to_their_bucket_and_what_is_longer_to_the_last() -> None:
