@@ -17,10 +17,12 @@ from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from access import audit
-from access.admin_base import OperatorAdmin, SuperuserOnly
+from access.admin_base import OperatorAdmin, SuperuserOnly, breakable
 from access.models import ApiKey, Operator, vocabulary_choices
 from access.operator_session import (
     is_superuser,
@@ -128,12 +130,10 @@ class ApiKeyAdmin(OperatorAdmin):
     """Keys are issued and revoked, never edited: what a key may do is settled when it is made."""
 
     list_display = (
-        "key",
-        "name",
+        "named",
         "principal_id",
         "scope_list",
-        "max_origin_trust",
-        "sensitivity_ceiling",
+        "limits",
         "state",
         "last_used_at",
     )
@@ -151,12 +151,24 @@ class ApiKeyAdmin(OperatorAdmin):
         return may(request, OperatorPermission.MANAGE)
 
     @admin.display(description="key", ordering="prefix")
+    def named(self, key: ApiKey) -> SafeString:
+        return format_html('{}<bdi class="quiet about-it">{}</bdi>', key, key.name)
+
+    @admin.display(description="key", ordering="prefix")
     def key(self, key: ApiKey) -> str:
         return str(key)
 
     @admin.display(description="scopes")
     def scope_list(self, key: ApiKey) -> str:
         return ", ".join(key.scopes) or self.get_empty_value_display()
+
+    @admin.display(description="up to", ordering="max_origin_trust")
+    def limits(self, key: ApiKey) -> SafeString:
+        return format_html(
+            '{}<span class="quiet about-it">{}</span>',
+            breakable(key.max_origin_trust),
+            key.sensitivity_ceiling,
+        )
 
     @admin.display(description="projects")
     def project_list(self, key: ApiKey) -> str:

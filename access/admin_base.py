@@ -22,6 +22,8 @@ from django.db.models.options import Options
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import capfirst
 
 from access.errors import VerbatimError
@@ -50,6 +52,11 @@ _SEARCHED_CHARACTERS = 200
 def searched_words(search_term: str) -> list[str]:
     """The words that a search looks for: more would only make its statement longer."""
     return search_term[:_SEARCHED_CHARACTERS].split()[:_SEARCHED_WORDS]
+
+
+def breakable(name: str) -> SafeString:
+    """A long name in capitals, for a narrow column: it may break where its parts meet."""
+    return format_html_join(mark_safe("_<wbr>"), "{}", ((part,) for part in name.split("_")))
 
 
 class BoundedPaginator(_Paginator):

@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
-from access.admin_base import OperatorAdmin
+from access.admin_base import OperatorAdmin, breakable
 from artifacts.api.views import download
 from artifacts.errors import BlobMissing, RangeNotSatisfiable
 from artifacts.models import Artifact, SourceDescriptor
@@ -52,8 +52,7 @@ class DueFilter(admin.SimpleListFilter):
 class ArtifactAdmin(OperatorAdmin):
     list_display = (
         "file",
-        "origin",
-        "media_type",
+        "kind",
         "size",
         "principal_id",
         "created_at",
@@ -87,6 +86,14 @@ class ArtifactAdmin(OperatorAdmin):
     @admin.display(description="file name", ordering="filename")
     def file(self, artifact: Artifact) -> SafeString:
         return format_html("<bdi>{}</bdi>", artifact.filename)
+
+    @admin.display(description="origin", ordering="origin")
+    def kind(self, artifact: Artifact) -> SafeString:
+        return format_html(
+            '{}<span class="quiet about-it">{}</span>',
+            breakable(artifact.origin),
+            artifact.media_type,
+        )
 
     @admin.display(description="size", ordering="byte_size")
     def size(self, artifact: Artifact) -> str:

@@ -26,7 +26,7 @@ class DeletionAdmin(SearchedByKey, ReadOnlyPage):
     """Read only: a receipt is written by the deletion and never changed."""
 
     list_display = (
-        *("deleted_at", "document_id", "actor", "surface", "reason"),
+        *("deleted_at", "document_id", "by", "reason"),
         *("versions", "chunks", "bytes_state"),
     )
     list_display_links = ("deleted_at", "document_id")
@@ -40,6 +40,12 @@ class DeletionAdmin(SearchedByKey, ReadOnlyPage):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return Deletion.objects.with_bytes().select_related("space")
+
+    @admin.display(description="deleted by", ordering="actor")
+    def by(self, deletion: Deletion) -> SafeString:
+        return format_html(
+            '<bdi>{}</bdi><span class="quiet about-it">{}</span>', deletion.actor, deletion.surface
+        )
 
     @admin.display(description="bytes")
     def bytes_state(self, deletion: Deletion) -> SafeString:
