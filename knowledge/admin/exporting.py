@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import IO, Any, Final
 from wsgiref.util import FileWrapper
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -57,14 +58,15 @@ def exported(
         surface=operator.surface,
         data={"versions": len(versions)},
     )
-    size = packed.tell()
+    return zip_response(request, packed, f"{document.pk}.zip")
+
+
+def zip_response(request: HttpRequest, packed: IO[bytes], filename: str) -> StreamingHttpResponse:
+    """What was just packed, as an attachment."""
+    size = packed.seek(0, io.SEEK_END)
     packed.seek(0)
-    response = streamed(
-        request,
-        FileWrapper(packed, _BLOCK),
-        filename=f"{document.pk}.zip",
-        content_type="application/zip",
-    )
+    pieces = FileWrapper(packed, _BLOCK)
+    response = streamed(request, pieces, filename=filename, content_type="application/zip")
     response["Content-Length"] = str(size)
     return response
 

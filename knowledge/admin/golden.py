@@ -3,7 +3,7 @@
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
@@ -25,9 +26,12 @@ from access.models import vocabulary_choices
 from access.operator_session import may, operated_tenant, operator_principal
 from access.principal import Principal
 from access.trust import OperatorPermission, Sensitivity
+from knowledge.admin.exporting import zip_response
 from knowledge.admin.visits import note_visit
 from knowledge.core.query import MAX_TEXT
 from knowledge.core.types import AnswerState, GoldenRunState
+from knowledge.evaluation.golden import import_set
+from knowledge.evaluation.golden_archive import MOST_QUESTIONS, packed, unpacked
 from knowledge.models import GoldenQuestion, GoldenResult, GoldenRun, GoldenSet
 from knowledge.retrieval.acting import Viewpoint
 from knowledge.retrieval.golden import GoldenAsked
@@ -36,6 +40,7 @@ from knowledge.wiring import store
 
 _QUESTIONS_ON_PAGE: Final = 50
 _RUNS_ON_PAGE: Final = 30
+_UNPLACED_NAMED: Final = 10
 _LONGEST_NUMBER: Final = 9
 _UNFINISHED: Final = {GoldenRunState.QUEUED, GoldenRunState.RUNNING}
 _STATES: Final = {
@@ -56,6 +61,14 @@ class GoldenSetForm(forms.ModelForm):  # type: ignore[type-arg]
     current_scope = forms.CharField(label="Project", max_length=200, required=False)
     sensitivity_ceiling = forms.ChoiceField(
         label="Ceiling", choices=vocabulary_choices(Sensitivity), initial=Sensitivity.INTERNAL.value
+    )
+    archive = forms.FileField(
+        label="Questions",
+        required=False,
+        help_text=(
+            "A zip that another set was exported as; of its documents none is admitted."
+            " Without one the set is empty at first."
+        ),
     )
 
     class Meta:
@@ -157,7 +170,7 @@ class GoldenSetAdmin(SearchedByKey, ReadOnlyPage):
         return type("NewGoldenSetForm", (GoldenSetForm,), {"tenant_id": tenant})
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        named = ["name", "principal_id", "current_scope", "sensitivity_ceiling"]
+        named = ["name", "principal_id", "current_scope", "sensitivity_ceiling", "archive"]
         return named if operated_tenant(request) else ["tenant_id", *named]
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -168,10 +181,33 @@ class GoldenSetAdmin(SearchedByKey, ReadOnlyPage):
             current_scope=asked["current_scope"] or None,
             sensitivity_ceiling=Sensitivity(asked["sensitivity_ceiling"]),
         )
-        made = store().create_golden_set(asked["name"], viewpoint, operator)
+        if asked["archive"]:
+            made = self._imported(request, asked, viewpoint, operator)
+        else:
+            made = store().create_golden_set(asked["name"], viewpoint, operator)
         obj.__dict__.update(
             {field.attname: getattr(made, field.attname) for field in self.opts.fields}
         )
+
+    def _imported(
+        self,
+        request: HttpRequest,
+        asked: Mapping[str, Any],
+        viewpoint: Viewpoint,
+        operator: Principal,
+    ) -> GoldenSet:
+        with unpacked(asked["archive"].file) as folder:
+            taken = import_set(
+                store(), asked["name"], viewpoint, operator, folder, most_questions=MOST_QUESTIONS
+            )
+        questions = f"{taken.questions} question" + "s" * (taken.questions != 1)
+        self.message_user(request, f"Made, with {questions}.", messages.SUCCESS)
+        if taken.unplaced:
+            named = ", ".join(taken.unplaced[:_UNPLACED_NAMED])
+            more = ", and more" if len(taken.unplaced) > _UNPLACED_NAMED else ""
+            said = f"No passage here holds the words that answer {named}{more}."
+            self.message_user(request, f"Left out: {len(taken.unplaced)}. {said}", messages.WARNING)
+        return GoldenSet.objects.get(pk=taken.golden_set_id)
 
     def add_view(
         self,
@@ -198,10 +234,11 @@ class GoldenSetAdmin(SearchedByKey, ReadOnlyPage):
             return self.admin_site.admin_view(of)
 
         name = "knowledge_goldenset"
-        posts: dict[str, Callable[..., HttpResponse]] = {
+        posts: dict[str, Callable[..., HttpResponseBase]] = {
             "run": self.run_view,
             "add_question": self.add_question_view,
             "remove_question": self.remove_question_view,
+            "export": self.export_view,
         }
         return [
             *(
@@ -257,6 +294,16 @@ class GoldenSetAdmin(SearchedByKey, ReadOnlyPage):
             return "Removed, with what it came to in every run."
 
         return self.acted(request, golden.tenant_id, remove, then=_page_of(golden))
+
+    def export_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Posted, for it is on record who took it along."""
+        golden = self._changed(request, object_id)
+        try:
+            archived = packed(golden.name, operator_principal(request, golden.tenant_id))
+        except VerbatimError as refused:
+            self.message_user(request, f"Not exported. {refused.detail}", messages.ERROR)
+            return HttpResponseRedirect(_page_of(golden))
+        return zip_response(request, archived, f"{golden.name}.zip")
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None

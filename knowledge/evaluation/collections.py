@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,8 @@ REFERENCES: Final = "references.jsonl"
 UNTITLED: Final = "Untitled"
 _COLUMNS: Final = 3
 _TITLE_LIMIT: Final = 500
+# What JSON can spell and no text holds: a NUL and half of a surrogate pair.
+_NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class InvalidCollection(VerbatimError):
@@ -70,12 +73,13 @@ class Collection:
     folder: Path
 
     @classmethod
-    def at(cls, folder: Path) -> Collection:
+    def at(cls, folder: Path, needs: Sequence[str] = (CORPUS, QUERIES, JUDGEMENTS)) -> Collection:
         """The collection in a folder; raises `InvalidCollection` when a file of it is missing."""
-        for name in (CORPUS, QUERIES, JUDGEMENTS):
+        found = cls(folder)
+        for name in needs:
             if not (folder / name).is_file():
-                raise InvalidCollection(f"There is no {name} in {folder}.")
-        return cls(folder)
+                raise InvalidCollection(f"There is no {name} in {found.name}.")
+        return found
 
     @property
     def name(self) -> str:
@@ -101,7 +105,7 @@ class Collection:
             if (answers := judged.get(number))
         ]
         if not questions:
-            raise InvalidCollection(f"No question of {self.folder} has a document that answers it.")
+            raise InvalidCollection(f"No question of {self.name} has a document that answers it.")
         return questions
 
     def unanswered(self) -> list[str]:
@@ -184,15 +188,19 @@ def as_file(document: CollectionDocument) -> tuple[bytes, dict[str, str]]:
 
 
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with file.open(encoding="utf-8") as lines:
+    with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             place = f"{file.name}, line {number}"
             try:
-                row = json.loads(line)
+                row = json.loads(line.decode())
             except json.JSONDecodeError as error:
                 raise InvalidCollection(f"{place}: {error.msg}.") from None
+            except UnicodeDecodeError:
+                raise InvalidCollection(f"{place} is not UTF-8.") from None
+            except (ValueError, RecursionError):  # a number or a nesting beyond all measure
+                raise InvalidCollection(f"{place} is no JSON that can be read.") from None
             if not isinstance(row, dict):
                 raise InvalidCollection(f"{place} is no JSON object.")
             yield place, row
@@ -200,7 +208,7 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _field(row: dict[str, Any], name: str, place: str, *, empty: bool = False) -> str:
     value = row.get(name)
-    if not isinstance(value, str) or not (value or empty):
+    if not isinstance(value, str) or not (empty or (value and not _NO_TEXT.search(value))):
         raise InvalidCollection(f"{place}: '{name}' is missing or no text.")
     return value
 
@@ -208,7 +216,7 @@ def _field(row: dict[str, Any], name: str, place: str, *, empty: bool = False) -
 def _judgements(file: Path) -> dict[str, dict[str, int]]:
     judged: dict[str, dict[str, int]] = {}
     with file.open(encoding="utf-8", newline="") as lines:
-        for number, row in enumerate(csv.reader(lines, delimiter="\t"), start=1):
+        for number, row in enumerate(_cells(lines, file.name), start=1):
             if not row or (number == 1 and "id" in row[0]):
                 continue
             place = f"{file.name}, line {number}"
@@ -222,6 +230,15 @@ def _judgements(file: Path) -> dict[str, dict[str, int]]:
             if grade > 0:
                 judged.setdefault(question, {})[document] = grade
     return judged
+
+
+def _cells(lines: Iterable[str], name: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines, delimiter="\t")
+    except UnicodeDecodeError:
+        raise InvalidCollection(f"{name} is not UTF-8.") from None
+    except csv.Error as error:
+        raise InvalidCollection(f"{name}: {error}.") from None
 
 
 def _quotes(file: Path) -> dict[str, list[tuple[str, str]]]:

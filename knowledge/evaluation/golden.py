@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
+from django.db import transaction
+
 from access.errors import Malformed, NotFound
 from access.principal import Principal
 from access.tenancy import tenant_session
@@ -25,9 +27,9 @@ from knowledge.evaluation.collections import (
     Collection,
     Question,
 )
-from knowledge.models import Chunk, GoldenSet
+from knowledge.models import Chunk, GoldenSet, KnowledgeEvent
 from knowledge.retrieval.acting import Viewpoint
-from knowledge.retrieval.golden import MOST_ANSWERS, GoldenAsked, placed, squeezed
+from knowledge.retrieval.golden import MOST_ANSWERS, MOST_QUESTIONS, GoldenAsked, placed, squeezed
 from knowledge.store import KnowledgeStore
 
 _AT_ONCE = 500
@@ -51,12 +53,14 @@ class Imported:
     unplaced: tuple[str, ...]
 
 
-def export_set(name: str, operator: Principal, folder: Path) -> Exported:
+def export_set(
+    name: str, operator: Principal, folder: Path, *, most_passages: int | None = None
+) -> Exported:
     """Writes a set and every document that its principal may find into a new or empty folder.
 
     A document is written as its admitted passages with their headings: what was set aside, or is
-    not for the set's principal, is not in it. Raises `NotFound`, `Malformed` for a folder with
-    something in it.
+    not for the set's principal, is not in it. The event says who took it along. Raises `NotFound`,
+    `Malformed` for a folder with something in it or a corpus of more than `most_passages`.
     """
     if folder.exists() and any(folder.iterdir()):
         raise Malformed("The folder has something in it already.")
@@ -65,10 +69,28 @@ def export_set(name: str, operator: Principal, folder: Path) -> Exported:
         if golden is None:
             raise NotFound
         scope = _scope_of(golden, operator)
+        if most_passages is not None:
+            _require_at_most(most_passages, scope)
         (folder / JUDGEMENTS).parent.mkdir(parents=True, exist_ok=True)
         with (folder / CORPUS).open("w", encoding="utf-8") as corpus:
             documents = _write_documents(corpus, scope)
-        return _write_questions(folder, golden, scope, documents)
+        written = _write_questions(folder, golden, scope, documents)
+        KnowledgeEvent.objects.create(
+            tenant_id=operator.tenant_id,
+            name=KnowledgeEvent.GOLDEN_SET_EXPORTED,
+            actor=operator.principal_id,
+            surface=operator.surface,
+            data={"golden_set_id": str(golden.pk), "documents": documents},
+        )
+    return written
+
+
+def _require_at_most(passages: int, scope: ReadScope) -> None:
+    if Chunk.objects.searchable(scope).order_by()[: passages + 1].count() > passages:
+        raise Malformed(
+            f"Its principal may find more than {passages:,} passages, which all go along:"
+            " `manage.py golden export` writes that many."
+        )
 
 
 def _scope_of(golden: GoldenSet, operator: Principal) -> ReadScope:
@@ -159,35 +181,50 @@ def _line(file: IO[str], value: Mapping[str, Any]) -> None:
 
 
 def import_set(
-    store: KnowledgeStore, name: str, viewpoint: Viewpoint, operator: Principal, folder: Path
+    store: KnowledgeStore,
+    name: str,
+    viewpoint: Viewpoint,
+    operator: Principal,
+    folder: Path,
+    *,
+    most_questions: int = MOST_QUESTIONS,
 ) -> Imported:
     """A new set of a folder's questions, for documents that are in the tenant already.
 
-    The passages that hold the quoted words are the right ones, wherever they are. Raises
-    `InvalidCollection`, `GoldenSetExists`.
+    The passages that hold the quoted words are the right ones, wherever they are. One question
+    that cannot be kept leaves no set. Raises `InvalidCollection`, `GoldenSetExists`, `Malformed`.
     """
-    questions = Collection.at(folder).questions()
-    holders = _holders(questions, operator)
-    made = store.create_golden_set(name, viewpoint, operator)
-    taken, unplaced = 0, []
-    for question in questions:
-        answers: dict[str, str] = {}
-        for _, quote in question.quotes:
-            answers |= dict.fromkeys(holders.get(squeezed(quote), ()), quote)
-        if not answers:
-            unplaced.append(question.id)
-            continue
-        query = question.query()
-        asked = GoldenAsked(
-            text=question.text,
-            answers=dict(list(answers.items())[:MOST_ANSWERS]),
-            objective=query.objective,
-            entities=query.entities,
-            aliases=query.aliases,
+    questions = Collection.at(folder, needs=(QUERIES, JUDGEMENTS)).questions()
+    if len(questions) > most_questions:
+        raise Malformed(
+            f"These are {len(questions):,} questions; at most {most_questions:,} are taken here."
         )
-        store.keep_golden_question(made.pk, asked, operator)
-        taken += 1
-    return Imported(golden_set_id=made.pk, questions=taken, unplaced=tuple(unplaced))
+    holders = _holders(questions, operator)
+    asked = {question.id: _asked(question, holders) for question in questions}
+    kept = [one for one in asked.values() if one is not None]
+    with transaction.atomic():
+        made = store.create_golden_set(name, viewpoint, operator)
+        for one in kept:
+            store.keep_golden_question(made.pk, one, operator)
+    unplaced = tuple(number for number, one in asked.items() if one is None)
+    return Imported(golden_set_id=made.pk, questions=len(kept), unplaced=unplaced)
+
+
+def _asked(question: Question, holders: Mapping[str, Sequence[str]]) -> GoldenAsked | None:
+    """The question with the passages that hold its quotes; `None` where none does."""
+    answers: dict[str, str] = {}
+    for _, quote in question.quotes:
+        answers |= dict.fromkeys(holders.get(squeezed(quote), ()), quote)
+    if not answers:
+        return None
+    query = question.query()
+    return GoldenAsked(
+        text=question.text,
+        answers=dict(list(answers.items())[:MOST_ANSWERS]),
+        objective=query.objective,
+        entities=query.entities,
+        aliases=query.aliases,
+    )
 
 
 def _holders(questions: Sequence[Question], operator: Principal) -> dict[str, list[str]]:

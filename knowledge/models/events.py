@@ -43,6 +43,7 @@ class KnowledgeEvent(models.Model):
     GOLDEN_SET_CHANGED = "knowledge.golden_set.changed"
     GOLDEN_SET_REMOVED = "knowledge.golden_set.removed"
     GOLDEN_SET_RUN = "knowledge.golden_set.run"
+    GOLDEN_SET_EXPORTED = "knowledge.golden_set.exported"
     PROPOSAL_PARKED = "knowledge.proposal.parked"
     PROPOSAL_APPROVED = "knowledge.proposal.approved"
     PROPOSAL_DECLINED = "knowledge.proposal.declined"

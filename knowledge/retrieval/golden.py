@@ -100,7 +100,14 @@ def keep_question(set_id: UUID, asked: GoldenAsked, operator: Principal) -> Gold
     does not hold the words it is said to, `InvalidQuery`.
     """
     operator.require_permission(OperatorPermission.MANAGE)
-    form_query(KnowledgeQuery(text=asked.text, objective=asked.objective, entities=asked.entities))
+    form_query(
+        KnowledgeQuery(
+            text=asked.text,
+            objective=asked.objective,
+            entities=asked.entities,
+            aliases=asked.aliases,
+        )
+    )
     if not asked.text.strip() or not 1 <= len(asked.answers) <= MOST_ANSWERS:
         raise Malformed(f"A golden question has words, and 1 to {MOST_ANSWERS} right passages.")
     with tenant_session(operator.tenant_id):

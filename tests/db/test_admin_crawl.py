@@ -66,6 +66,8 @@ CHANGES = {
     "knowledge_goldenset_add": OperatorPermission.MANAGE,
     "knowledge_goldenset_add_question": OperatorPermission.MANAGE,
     "knowledge_goldenset_delete": OperatorPermission.MANAGE,
+    # It is on record who took it along.
+    "knowledge_goldenset_export": OperatorPermission.MANAGE,
     "knowledge_goldenset_remove_question": OperatorPermission.MANAGE,
     "knowledge_goldenset_run": OperatorPermission.MANAGE,
     "knowledge_ingestjob_changelist#try_again": OperatorPermission.MANAGE,
