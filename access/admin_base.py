@@ -210,7 +210,7 @@ class ReadOnlyPage(OperatorAdmin):
     page: str
 
     def context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        raise NotImplementedError
+        return {"title": str(row)}
 
     def visited(self, request: HttpRequest, row: Any) -> None:
         """Somebody is about to look at it."""
